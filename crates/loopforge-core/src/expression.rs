@@ -1,0 +1,677 @@
+//! Expressions and templates: one language (CEL) for rules, conditions and values.
+//!
+//! `done_when`, `when`, `requires` and `criteria` are expressions. Elsewhere a text may hold `${ expression }`; a text that
+//! is one expression and nothing else keeps the type of its value, any other becomes text. `$${` stands for `${`.
+//!
+//! Names that can be read: [`ROOTS`], the names that the surrounding subgoal saved, and a `foreach`'s own name.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::json::Json;
+use crate::payload::{BlobCache, NotLoaded, Payload};
+
+/// The names that every expression can read.
+pub const ROOTS: &[&str] = &["inputs", "state", "subgoals", "usage", "last", "run"];
+
+static ENVIRONMENT: LazyLock<Arc<cel::Env>> = LazyLock::new(|| {
+    let mut environment = cel::Env::stdlib();
+    for added in [
+        environment.add_extension(cel::extensions::strings),
+        environment.add_extension(cel::extensions::lists),
+        environment.add_extension(cel::extensions::math),
+    ] {
+        debug_assert!(added.is_ok(), "the extensions declare different functions: {added:?}");
+    }
+    Arc::new(environment)
+});
+
+/// A text that is not an expression, with the place in that text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{source_text}` is not an expression: {message} (column {column})")]
+pub struct InvalidExpression {
+    /// The text.
+    pub source_text: String,
+    /// What is wrong.
+    pub message: String,
+    /// 1 for the first character.
+    pub column: usize,
+}
+
+/// Why an expression has no value now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EvalError {
+    /// Something that it reads must be loaded first; then evaluate again.
+    #[error(transparent)]
+    NotLoaded(#[from] NotLoaded),
+    /// It has no value: a name is missing, types don't fit.
+    #[error("`{expression}`: {message}")]
+    Invalid {
+        /// The expression's text.
+        expression: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// A compiled expression.
+#[derive(Clone)]
+pub struct Expression(Arc<Compiled>);
+
+struct Compiled {
+    source: String,
+    program: cel::Program,
+    /// Free names, the first part of each path.
+    names: BTreeSet<String>,
+    /// What is read of the roots that are loaded by key.
+    inputs: Keys,
+    state: Keys,
+    /// Set when the expression is one plain name, possibly with fields: `page` or `page.url`.
+    path: Option<Vec<String>>,
+}
+
+/// Which keys of a root an expression reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Keys {
+    named: BTreeSet<String>,
+    /// Read by a computed key, or as a whole.
+    all: bool,
+}
+
+impl Expression {
+    /// Compiles `source`.
+    ///
+    /// # Errors
+    /// [`InvalidExpression`] with the place.
+    pub fn compile(source: &str) -> Result<Self, InvalidExpression> {
+        let program = ENVIRONMENT.compile(source).map_err(|errors| {
+            let first = errors.errors.first();
+            InvalidExpression {
+                source_text: source.to_owned(),
+                message: first.map_or_else(|| errors.to_string(), |error| short_message(&error.msg)),
+                column: first.and_then(|error| usize::try_from(error.pos.1).ok()).unwrap_or(1).max(1),
+            }
+        })?;
+        let mut walk = Walk::default();
+        walk.expression(program.expression());
+        let path = plain_path(program.expression());
+        Ok(Self(Arc::new(Compiled {
+            source: source.to_owned(),
+            program,
+            names: walk.names,
+            inputs: walk.inputs,
+            state: walk.state,
+            path,
+        })))
+    }
+
+    /// The text it was compiled from.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.0.source
+    }
+
+    /// The free names that it reads: roots, saved names, a `foreach`'s name.
+    #[must_use]
+    pub fn names(&self) -> &BTreeSet<String> {
+        &self.0.names
+    }
+
+    /// The ids in `subgoals.ID` can't be known here; the keys of `inputs` that it reads by name can.
+    pub fn input_names(&self) -> impl Iterator<Item = &str> {
+        self.0.inputs.named.iter().map(String::as_str)
+    }
+
+    /// Its value.
+    ///
+    /// # Errors
+    /// [`EvalError`]; a missing name or key is [`EvalError::Invalid`], never a default.
+    pub fn evaluate(&self, scope: &Scope<'_>) -> Result<Json, EvalError> {
+        let mut context = cel::Context::with_env(Arc::clone(&ENVIRONMENT));
+        for name in &self.0.names {
+            let value = match name.as_str() {
+                _ if scope.locals.contains_key(name) => match scope.locals.get(name) {
+                    Some(payload) => to_cel(&payload.open(&scope.values.blobs.borrow())?),
+                    None => continue,
+                },
+                "inputs" => root(&self.0.inputs, |key| scope.values.input(key), || scope.values.input_keys())?,
+                "state" => root(&self.0.state, |key| scope.values.state(key), || scope.values.state_keys())?,
+                other => match (scope.facts)(other) {
+                    Some(value) => to_cel(&value),
+                    None => continue,
+                },
+            };
+            context.add_variable_from_value(name.clone(), value);
+        }
+        let value = self.0.program.execute(&context).map_err(|error| self.invalid(&error))?;
+        value.json().map_err(|_| EvalError::Invalid {
+            expression: self.0.source.clone(),
+            message: "its value can't be written as JSON".to_owned(),
+        })
+    }
+
+    /// Its value, kept apart from its large parts. A plain name that was saved passes through as it is, unread.
+    ///
+    /// # Errors
+    /// As [`Self::evaluate`].
+    pub fn evaluate_payload(&self, scope: &Scope<'_>) -> Result<PayloadOrJson, EvalError> {
+        if let Some([name]) = self.0.path.as_deref()
+            && let Some(payload) = scope.locals.get(name)
+        {
+            return Ok(PayloadOrJson::Payload(payload.clone()));
+        }
+        self.evaluate(scope).map(PayloadOrJson::Json)
+    }
+
+    /// Whether it holds.
+    ///
+    /// # Errors
+    /// As [`Self::evaluate`], and when its value is neither true nor false.
+    pub fn holds(&self, scope: &Scope<'_>) -> Result<bool, EvalError> {
+        match self.evaluate(scope)? {
+            Json::Bool(holds) => Ok(holds),
+            other => Err(EvalError::Invalid {
+                expression: self.0.source.clone(),
+                message: format!("is {other}, and not true or false"),
+            }),
+        }
+    }
+
+    fn invalid(&self, error: &cel::ExecutionError) -> EvalError {
+        let message = match error {
+            cel::ExecutionError::NoSuchKey(key) => format!("there is no `{key}`"),
+            cel::ExecutionError::UndeclaredReference(name) => format!("`{name}` has no value yet"),
+            other => other.to_string(),
+        };
+        EvalError::Invalid { expression: self.0.source.clone(), message }
+    }
+}
+
+/// A value that may have been kept apart already.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PayloadOrJson {
+    /// Kept apart already.
+    Payload(Payload),
+    /// A plain value.
+    Json(Json),
+}
+
+fn short_message(message: &str) -> String {
+    let line = message.lines().next().unwrap_or(message);
+    line.trim_start_matches("Syntax error: ").to_owned()
+}
+
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Expression({:?})", self.0.source)
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.source)
+    }
+}
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.source == other.0.source
+    }
+}
+
+impl Serialize for Expression {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.source)
+    }
+}
+
+impl<'de> Deserialize<'de> for Expression {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let source = String::deserialize(deserializer)?;
+        let inner = source.trim().strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).unwrap_or(&source);
+        Self::compile(inner.trim()).map_err(serde::de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for Expression {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Expression".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A CEL expression over inputs, state, subgoals, usage, last and run.",
+            "examples": ["size(state.pages) == size(inputs.pages)"]
+        })
+    }
+}
+
+/// What an expression can see.
+pub struct Scope<'a> {
+    /// Inputs, state and blobs.
+    pub values: &'a Values,
+    /// Names saved by the surrounding subgoal or item.
+    pub locals: &'a BTreeMap<String, Payload>,
+    /// The other roots, made when asked for.
+    pub facts: &'a dyn Fn(&str) -> Option<Json>,
+}
+
+/// Inputs and state of a run, as far as they are loaded.
+///
+/// State is loaded by key, when an expression first reads it: a run of ten thousand steps need not read all it ever kept.
+#[derive(Debug, Default)]
+pub struct Values {
+    inputs: BTreeMap<String, Payload>,
+    state: BTreeMap<String, StateValue>,
+    whole: bool,
+    /// Blobs at hand. A cell, so that a driver can fill it while a scope is being read.
+    pub blobs: RefCell<BlobCache>,
+}
+
+/// What a state key holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StateValue {
+    /// One value.
+    Single(Payload),
+    /// Values by member: what `save: "pages[url]"` wrote.
+    Members(BTreeMap<String, Payload>),
+}
+
+impl Values {
+    /// Values of a run that has nothing in its state yet (`whole`), or whose state is to be loaded by key.
+    #[must_use]
+    pub fn new(inputs: BTreeMap<String, Payload>, whole: bool) -> Self {
+        Self { inputs, whole, ..Self::default() }
+    }
+
+    /// Sets what the store holds for `key`; `None` when it holds nothing.
+    pub fn load(&mut self, key: &str, value: Option<StateValue>) {
+        self.state.insert(key.to_owned(), value.unwrap_or_else(|| StateValue::Members(BTreeMap::new())));
+    }
+
+    /// Says that every key was loaded.
+    pub fn loaded_whole(&mut self) {
+        self.whole = true;
+    }
+
+    /// Takes over a value that was just saved. A key that isn't loaded stays unloaded: the store has the rest.
+    pub fn save(&mut self, key: &str, member: Option<&str>, value: Payload) {
+        if !self.whole && !self.state.contains_key(key) && member.is_some() {
+            return;
+        }
+        match member {
+            None => {
+                self.state.insert(key.to_owned(), StateValue::Single(value));
+            }
+            Some(member) => {
+                let entry = self.state.entry(key.to_owned()).or_insert_with(|| StateValue::Members(BTreeMap::new()));
+                match entry {
+                    StateValue::Members(members) => {
+                        members.insert(member.to_owned(), value);
+                    }
+                    StateValue::Single(_) => {
+                        *entry = StateValue::Members(BTreeMap::from([(member.to_owned(), value)]));
+                    }
+                }
+            }
+        }
+    }
+
+    fn input_keys(&self) -> Result<Vec<String>, NotLoaded> {
+        Ok(self.inputs.keys().cloned().collect())
+    }
+
+    fn input(&self, key: &str) -> Result<Option<Json>, NotLoaded> {
+        self.inputs.get(key).map(|payload| payload.open(&self.blobs.borrow())).transpose()
+    }
+
+    fn state_keys(&self) -> Result<Vec<String>, NotLoaded> {
+        if self.whole { Ok(self.state.keys().cloned().collect()) } else { Err(NotLoaded::WholeState) }
+    }
+
+    fn state(&self, key: &str) -> Result<Option<Json>, NotLoaded> {
+        let blobs = self.blobs.borrow();
+        match self.state.get(key) {
+            None if self.whole => Ok(None),
+            None => Err(NotLoaded::State(key.to_owned())),
+            Some(StateValue::Single(payload)) => payload.open(&blobs).map(Some),
+            Some(StateValue::Members(members)) if members.is_empty() => Ok(None),
+            Some(StateValue::Members(members)) => {
+                let mut map = serde_json::Map::new();
+                for (member, payload) in members {
+                    map.insert(member.clone(), payload.open(&blobs)?);
+                }
+                Ok(Some(Json::Object(map)))
+            }
+        }
+    }
+}
+
+fn root(
+    keys: &Keys,
+    get: impl Fn(&str) -> Result<Option<Json>, NotLoaded>,
+    all: impl Fn() -> Result<Vec<String>, NotLoaded>,
+) -> Result<cel::Value, NotLoaded> {
+    let names = if keys.all { all()? } else { keys.named.iter().cloned().collect() };
+    let mut map = HashMap::new();
+    for name in names {
+        if let Some(value) = get(&name)? {
+            map.insert(cel::objects::Key::from(name), to_cel(&value));
+        }
+    }
+    Ok(cel::Value::Map(cel::objects::Map { map: Arc::new(map) }))
+}
+
+/// JSON as CEL sees it. Whole numbers are `int` wherever they fit, so that `1 + x` works.
+fn to_cel(value: &Json) -> cel::Value {
+    match value {
+        Json::Null => cel::Value::Null,
+        Json::Bool(bool) => cel::Value::Bool(*bool),
+        Json::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(int), _, _) => cel::Value::Int(int),
+            (None, Some(uint), _) => cel::Value::UInt(uint),
+            (None, None, float) => cel::Value::Float(float.unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => cel::Value::String(Arc::new(text.clone())),
+        Json::Array(items) => cel::Value::List(Arc::new(items.iter().map(to_cel).collect())),
+        Json::Object(map) => cel::Value::Map(cel::objects::Map {
+            map: Arc::new(map.iter().map(|(key, item)| (cel::objects::Key::from(key.clone()), to_cel(item))).collect()),
+        }),
+    }
+}
+
+/// Finds the free names of an expression and the keys of `inputs` and `state` that it reads.
+#[derive(Default)]
+struct Walk {
+    bound: Vec<String>,
+    names: BTreeSet<String>,
+    inputs: Keys,
+    state: Keys,
+}
+
+impl Walk {
+    fn expression(&mut self, node: &IdedExpr) {
+        match &node.expr {
+            Expr::Ident(name) => self.name(name, None),
+            Expr::Select(select) => match &select.operand.expr {
+                Expr::Ident(name) => self.name(name, Some(&select.field)),
+                _ => self.expression(&select.operand),
+            },
+            Expr::Call(call) => {
+                // `state["key"]` reads that key only, as `state.key` does.
+                if let ("_[_]", [base, index]) = (call.func_name.as_str(), call.args.as_slice())
+                    && let (Expr::Ident(name), Expr::Literal(LiteralValue::String(key))) = (&base.expr, &index.expr)
+                {
+                    self.name(name, Some(key.inner()));
+                    return;
+                }
+                if let Some(target) = &call.target {
+                    self.expression(target);
+                }
+                for argument in &call.args {
+                    self.expression(argument);
+                }
+            }
+            Expr::Comprehension(comprehension) => {
+                self.expression(&comprehension.iter_range);
+                self.expression(&comprehension.accu_init);
+                let outer = self.bound.len();
+                self.bound.push(comprehension.iter_var.clone());
+                self.bound.extend(comprehension.iter_var2.clone());
+                self.bound.push(comprehension.accu_var.clone());
+                self.expression(&comprehension.loop_cond);
+                self.expression(&comprehension.loop_step);
+                self.expression(&comprehension.result);
+                self.bound.truncate(outer);
+            }
+            Expr::List(list) => list.elements.iter().for_each(|element| self.expression(element)),
+            Expr::Map(map) => map.entries.iter().for_each(|entry| self.entry(&entry.expr)),
+            Expr::Struct(fields) => fields.entries.iter().for_each(|entry| self.entry(&entry.expr)),
+            Expr::Literal(_) | Expr::Unspecified => {}
+        }
+    }
+
+    fn entry(&mut self, entry: &EntryExpr) {
+        match entry {
+            EntryExpr::MapEntry(entry) => {
+                self.expression(&entry.key);
+                self.expression(&entry.value);
+            }
+            EntryExpr::StructField(field) => self.expression(&field.value),
+        }
+    }
+
+    fn name(&mut self, name: &str, key: Option<&str>) {
+        if self.bound.iter().any(|bound| bound == name) {
+            return;
+        }
+        self.names.insert(name.to_owned());
+        let keys = match name {
+            "inputs" => &mut self.inputs,
+            "state" => &mut self.state,
+            _ => return,
+        };
+        match key {
+            Some(key) => {
+                keys.named.insert(key.to_owned());
+            }
+            None => keys.all = true,
+        }
+    }
+}
+
+fn plain_path(node: &IdedExpr) -> Option<Vec<String>> {
+    match &node.expr {
+        Expr::Ident(name) => Some(vec![name.clone()]),
+        Expr::Select(select) if !select.test => {
+            let mut path = plain_path(&select.operand)?;
+            path.push(select.field.clone());
+            Some(path)
+        }
+        _ => None,
+    }
+}
+
+/// A JSON value in whose texts `${ }` is replaced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    source: Json,
+    root: Node,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Node {
+    /// Holds no expression.
+    Constant(Json),
+    /// One expression and nothing else: keeps its type.
+    Value(Expression),
+    /// Text with expressions in it.
+    Text(Vec<Part>),
+    List(Vec<Node>),
+    Map(Vec<(String, Node)>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Part {
+    Literal(String),
+    Expression(Expression),
+}
+
+impl Template {
+    /// Finds and compiles the expressions in `source`.
+    ///
+    /// # Errors
+    /// The first expression that doesn't compile.
+    pub fn compile(source: Json) -> Result<Self, InvalidExpression> {
+        let root = Node::compile(&source)?;
+        Ok(Self { source, root })
+    }
+
+    /// What it was compiled from.
+    #[must_use]
+    pub fn source(&self) -> &Json {
+        &self.source
+    }
+
+    /// All expressions in it.
+    #[must_use]
+    pub fn expressions(&self) -> Vec<&Expression> {
+        let mut found = Vec::new();
+        self.root.collect(&mut found);
+        found
+    }
+
+    /// The value with all expressions replaced.
+    ///
+    /// # Errors
+    /// The first expression that has no value.
+    pub fn fill(&self, scope: &Scope<'_>) -> Result<Json, EvalError> {
+        self.root.fill(scope)
+    }
+}
+
+impl Node {
+    fn compile(source: &Json) -> Result<Self, InvalidExpression> {
+        Ok(match source {
+            Json::String(text) => Self::compile_text(text)?,
+            Json::Array(items) => Self::List(items.iter().map(Self::compile).collect::<Result<_, _>>()?),
+            Json::Object(map) => Self::Map(
+                map.iter()
+                    .map(|(key, item)| Ok((key.clone(), Self::compile(item)?)))
+                    .collect::<Result<_, InvalidExpression>>()?,
+            ),
+            Json::Null | Json::Bool(_) | Json::Number(_) => Self::Constant(source.clone()),
+        })
+    }
+
+    fn compile_text(text: &str) -> Result<Self, InvalidExpression> {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some(start) = rest.find("${") {
+            if rest[..start].ends_with('$') {
+                literal.push_str(&rest[..start]);
+                literal.push('{');
+                rest = &rest[start + 2..];
+                continue;
+            }
+            literal.push_str(&rest[..start]);
+            let body = &rest[start + 2..];
+            let end = expression_end(body).ok_or_else(|| InvalidExpression {
+                source_text: text.to_owned(),
+                message: "`${` has no closing `}`".to_owned(),
+                column: text.len() - rest.len() + start + 1,
+            })?;
+            if !literal.is_empty() {
+                parts.push(Part::Literal(std::mem::take(&mut literal)));
+            }
+            parts.push(Part::Expression(Expression::compile(body[..end].trim())?));
+            rest = &body[end + 1..];
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            parts.push(Part::Literal(literal));
+        }
+        Ok(match parts.as_slice() {
+            [] => Self::Constant(Json::String(String::new())),
+            [Part::Literal(only)] => Self::Constant(Json::String(only.clone())),
+            [Part::Expression(only)] => Self::Value(only.clone()),
+            _ => Self::Text(parts),
+        })
+    }
+
+    fn collect<'a>(&'a self, found: &mut Vec<&'a Expression>) {
+        match self {
+            Self::Constant(_) => {}
+            Self::Value(expression) => found.push(expression),
+            Self::Text(parts) => found.extend(parts.iter().filter_map(|part| match part {
+                Part::Expression(expression) => Some(expression),
+                Part::Literal(_) => None,
+            })),
+            Self::List(items) => items.iter().for_each(|item| item.collect(found)),
+            Self::Map(entries) => entries.iter().for_each(|(_, item)| item.collect(found)),
+        }
+    }
+
+    fn fill(&self, scope: &Scope<'_>) -> Result<Json, EvalError> {
+        Ok(match self {
+            Self::Constant(value) => value.clone(),
+            Self::Value(expression) => match expression.evaluate_payload(scope)? {
+                PayloadOrJson::Payload(payload) => payload.open(&scope.values.blobs.borrow())?,
+                PayloadOrJson::Json(value) => value,
+            },
+            Self::Text(parts) => {
+                let mut text = String::new();
+                for part in parts {
+                    match part {
+                        Part::Literal(literal) => text.push_str(literal),
+                        Part::Expression(expression) => match expression.evaluate(scope)? {
+                            Json::String(value) => text.push_str(&value),
+                            other => text.push_str(&other.to_string()),
+                        },
+                    }
+                }
+                Json::String(text)
+            }
+            Self::List(items) => Json::Array(items.iter().map(|item| item.fill(scope)).collect::<Result<_, _>>()?),
+            Self::Map(entries) => {
+                Json::Object(entries.iter().map(|(key, item)| Ok((key.clone(), item.fill(scope)?))).collect::<Result<
+                    _,
+                    EvalError,
+                >>(
+                )?)
+            }
+        })
+    }
+}
+
+/// The position of the `}` that closes an expression; braces of map literals and in strings don't count.
+fn expression_end(body: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    let mut quote = None;
+    let mut escaped = false;
+    for (position, character) in body.char_indices() {
+        match (quote, character) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(open), _) if character == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(character),
+            (None, '{') => depth += 1,
+            (None, '}') if depth == 0 => return Some(position),
+            (None, '}') => depth -= 1,
+            (None, _) => {}
+        }
+    }
+    None
+}
+
+impl Serialize for Template {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.source.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Template {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::compile(Json::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for Template {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Template".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "Any value; `${ expression }` in its texts is replaced. A text that is one expression keeps the type of its value."
+        })
+    }
+}

@@ -1,0 +1,409 @@
+//! Where the archive lives.
+//!
+//! [`Store`] speaks of runs, records and leases, not of tables. Each method is one transaction that means something. What a
+//! method promises stands in its docs, and [`conformance`] has a function for each clause, run for every backend.
+//!
+//! Two backends: [`memory::MemoryStore`] for simulation, [`sqlite::SqliteStore`] for one machine.
+
+pub mod conformance;
+pub mod memory;
+pub mod sqlite;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use loopforge_core::expression::StateValue;
+use loopforge_core::id::{ContentHash, LeaseId, RecordId, RunId, Seq, StepNo, StepToken};
+use loopforge_core::payload::{Blob, BlobRef, Payload};
+use loopforge_core::record::{ActionId, Outcome, Record, RunStatus};
+use loopforge_core::time::Timestamp;
+
+/// The truth about runs. All methods are safe to call from many tasks at once.
+///
+/// The tables (`state`, `effect`) are made from the records of an append, in the same transaction, so archive and state
+/// can't disagree:
+/// - `StateSaved` writes a version of a state value at the record's `seq`; nothing is ever overwritten.
+/// - `ActionStarted` makes an effect row (state `started`); `ActionUnknown` makes it `unknown`; `ActionFinished` of an action with an
+///   effect row makes it `confirmed` (code success), `failed` (the target's word), or leaves it `unknown`
+///   (by [`loopforge_core::tool::Code::leaves_effect_unknown`]); `ActionNotHappened` makes it `not_happened`.
+#[async_trait]
+pub trait Store: Send + Sync + fmt::Debug {
+    /// Stores a run with its task, its first records and its blobs, and gives its lease to `worker`. One hard commit.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when there is a run of that id; nothing was changed.
+    async fn create_run(&self, run: NewRun, worker: &Worker) -> Result<Lease, StoreError>;
+
+    /// Makes `worker` the owner of a run, with a new epoch and a lease id drawn at random. One hard commit.
+    ///
+    /// A worker whose lease is still live gets a new one only if it is the same `worker.id`; then the old lease is void.
+    ///
+    /// # Errors
+    /// [`StoreError::Held`] when another worker's lease is live; it says whose and until when. [`StoreError::NoRun`].
+    async fn claim_run(&self, run: RunId, worker: &Worker) -> Result<Lease, StoreError>;
+
+    /// Extends a lease to `now + ttl`.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] when it is no longer the newest.
+    async fn renew_lease(&self, lease: &Lease, ttl: Duration) -> Result<Timestamp, StoreError>;
+
+    /// Gives a lease up. Giving up one that is void changes nothing and is no error.
+    async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError>;
+
+    /// Appends records, with their blobs and what follows from them for state and effects. One transaction, or nothing.
+    ///
+    /// After `Ok(Written)` or `Ok(AlreadyMine)` the records survive a crash of the process; with [`Durability::Hard`] also
+    /// the loss of power, together with everything that was appended to this store before. A live lease is extended by the way.
+    ///
+    /// The records' `seq` must follow `expected_head` without a gap. When the head is not `expected_head`, or the lease is not the newest,
+    /// nothing is written: if the records at these places have the ids of `append.records`, an earlier
+    /// try succeeded and its acknowledgement was lost (`AlreadyMine`), else the writer is fenced off (`Fenced`).
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`]: safe to try again. [`StoreError::Full`], [`StoreError::ReadOnly`], [`StoreError::Corrupt`]:
+    /// nothing of this append was written. [`StoreError::Duplicate`]: a step token or business key of an `ActionStarted` is
+    /// in use by another action; nothing was written.
+    async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError>;
+
+    /// Keeps a checkpoint. It is never the only copy of anything; older ones of the run may be dropped (at least two are kept).
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`]; nothing was written.
+    async fn save_checkpoint(&self, lease: &Lease, checkpoint: StoredCheckpoint) -> Result<(), StoreError>;
+
+    /// The newest checkpoint whose bytes have the hash that was stored with them; damaged ones are passed over.
+    async fn load_checkpoint(&self, run: RunId) -> Result<Option<StoredCheckpoint>, StoreError>;
+
+    /// The records after `after`, in order, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] names the record that can't be read; [`StoreError::Newer`] when its format is later than
+    /// [`loopforge_core::record::FORMAT`].
+    async fn records(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Record>, StoreError>;
+
+    /// The records of one step, in order.
+    async fn step_records(&self, run: RunId, step: StepNo) -> Result<Vec<Record>, StoreError>;
+
+    /// What there is to know of a run without reading its archive.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`].
+    async fn run(&self, run: RunId) -> Result<RunInfo, StoreError>;
+
+    /// Runs, the newest first, at most `limit`.
+    async fn runs(&self, limit: usize) -> Result<Vec<RunInfo>, StoreError>;
+
+    /// The text of a task, byte for byte as it was given.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when it is missing or its hash is another.
+    async fn task(&self, task: ContentHash) -> Result<Vec<u8>, StoreError>;
+
+    /// The content of a blob.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when it is missing or its hash is another.
+    async fn blob(&self, blob: &BlobRef) -> Result<Vec<u8>, StoreError>;
+
+    /// The value of a state key at `at`, or now; `None` when it has none.
+    async fn state_value(&self, run: RunId, key: &str, at: Option<Seq>) -> Result<Option<StateValue>, StoreError>;
+
+    /// All state at `at`, or now.
+    async fn state(&self, run: RunId, at: Option<Seq>) -> Result<BTreeMap<String, StateValue>, StoreError>;
+
+    /// All versions of a state key (and of one member, if given), the oldest first.
+    async fn state_history(&self, run: RunId, key: &str, member: Option<&str>)
+    -> Result<Vec<StateVersion>, StoreError>;
+
+    /// The effect that holds this business key in this run: the one that is started, unknown or confirmed.
+    async fn effect_by_key(&self, run: RunId, business_key: &str) -> Result<Option<EffectInfo>, StoreError>;
+
+    /// The effects of a run, in the order in which they were started.
+    async fn effects(&self, run: RunId) -> Result<Vec<EffectInfo>, StoreError>;
+
+    /// Checks hashes, gaps in sequences and the agreement of state with the archive. Changes nothing.
+    async fn check(&self) -> Result<Vec<Finding>, StoreError>;
+}
+
+/// Who works on runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worker {
+    /// Unique among the processes alive: made when the process starts.
+    pub id: String,
+    /// For people: host and process.
+    pub label: String,
+    /// How long a lease lasts without renewal.
+    pub lease_ttl: Duration,
+}
+
+/// The right to append to a run. Held by one worker at a time; a newer one makes it void.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The run.
+    pub run: RunId,
+    /// Rises with each claim.
+    pub epoch: u64,
+    /// Drawn by the claimer: an epoch alone can be issued twice.
+    pub id: LeaseId,
+    /// When it ends unless it is renewed.
+    pub until: Timestamp,
+    /// How long it lasts without renewal.
+    pub ttl: Duration,
+    /// The head of the archive at the claim.
+    pub head: Seq,
+}
+
+/// A run to be stored.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// Its id.
+    pub id: RunId,
+    /// The task's name.
+    pub name: String,
+    /// The task's text, byte for byte.
+    pub task: Vec<u8>,
+    /// Where files of the run go, and from where the task's relative paths are read. Absolute paths.
+    pub workspace: String,
+    /// The folder of the task file. An absolute path.
+    pub base: String,
+    /// When.
+    pub at: Timestamp,
+    /// The first records, from seq 1.
+    pub records: Vec<Record>,
+    /// Their blobs.
+    pub blobs: Vec<Blob>,
+}
+
+/// Records to be appended.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// The `seq` of the last record that is there already.
+    pub expected_head: Seq,
+    /// What to append; not empty.
+    pub records: Vec<Record>,
+    /// The blobs that they refer to and that may not be there yet.
+    pub blobs: Vec<Blob>,
+    /// The run's status after them.
+    pub status: RunStatus,
+    /// When the run is to be looked at again, if it waits for a time.
+    pub wake_at: Option<Timestamp>,
+    /// Steps that were evaluated so far, for lists.
+    pub steps: u64,
+    /// What must survive what.
+    pub durability: Durability,
+}
+
+/// What an append must survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// A crash of the process.
+    Soft,
+    /// A loss of power.
+    Hard,
+}
+
+/// What became of an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appended {
+    /// Written now.
+    Written,
+    /// An earlier try had written it.
+    AlreadyMine,
+    /// Another owner has the run; nothing was written.
+    Fenced,
+}
+
+/// A checkpoint as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredCheckpoint {
+    /// The record after which it was taken.
+    pub seq: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// The serialised state of the run.
+    pub bytes: Vec<u8>,
+}
+
+/// What there is to know of a run without reading its archive.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunInfo {
+    /// Its id.
+    pub id: RunId,
+    /// The task's name.
+    pub name: String,
+    /// The task.
+    pub task: ContentHash,
+    /// Where its files are.
+    pub workspace: String,
+    /// The folder of the task file.
+    pub base: String,
+    /// As the last append left it. [`RunInfo::owner`] tells whether somebody works on it.
+    pub status: RunStatus,
+    /// The last record.
+    pub head: Seq,
+    /// Steps evaluated.
+    pub steps: u64,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When something was last appended.
+    pub updated_at: Timestamp,
+    /// When it is to be looked at again.
+    pub wake_at: Option<Timestamp>,
+    /// Who holds a live lease.
+    pub owner: Option<Owner>,
+}
+
+/// Who holds a live lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The worker's label.
+    pub label: String,
+    /// Until when, unless it is renewed.
+    pub until: Timestamp,
+}
+
+/// One version of a state value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StateVersion {
+    /// The member of the map under the key.
+    pub member: Option<String>,
+    /// The record that wrote it.
+    pub seq: Seq,
+    /// When.
+    pub at: Timestamp,
+    /// The value.
+    pub value: Payload,
+}
+
+/// What is known of an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EffectState {
+    /// The call was started; its outcome is not archived.
+    Started,
+    /// It happened.
+    Confirmed,
+    /// The target refused it: it did not happen.
+    Failed,
+    /// It can't be said.
+    Unknown,
+    /// It was found that it did not happen; the call may be made again.
+    NotHappened,
+}
+
+impl EffectState {
+    /// The word, as it stands in the table.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Confirmed => "confirmed",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+            Self::NotHappened => "not_happened",
+        }
+    }
+}
+
+/// An effect of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EffectInfo {
+    /// The action.
+    pub action: ActionId,
+    /// The tool.
+    pub tool: String,
+    /// Its idempotency key.
+    pub token: StepToken,
+    /// Its name in business terms.
+    pub business_key: Option<String>,
+    /// What is known of it.
+    pub state: EffectState,
+    /// When the first try was started.
+    pub started_at: Timestamp,
+    /// Tries that were started.
+    pub attempts: u32,
+    /// Its first outcome.
+    pub outcome: Option<Outcome>,
+}
+
+/// Something wrong with a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The run, where it concerns one.
+    pub run: Option<RunId>,
+    /// What is wrong.
+    pub problem: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// Why a store did not do what was asked. Variants follow what a caller can do.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The store can't be reached now, or is locked for longer than the limit. Try again.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// No room is left. Make room, then resume.
+    #[error("the store is full: {0}")]
+    Full(String),
+    /// It can't be written to.
+    #[error("the store is read-only: {0}")]
+    ReadOnly(String),
+    /// Something in it is damaged.
+    #[error("the store is damaged: {0}")]
+    Corrupt(String),
+    /// It was written by a later version of LoopForge.
+    #[error(
+        "the store is newer than this program: it has {found}, and this program knows {known}; nothing was changed"
+    )]
+    Newer {
+        /// What the store has.
+        found: String,
+        /// What this program knows.
+        known: String,
+    },
+    /// It is not a store of LoopForge.
+    #[error("this is not a LoopForge store: {0}")]
+    NotAStore(String),
+    /// There is no such run.
+    #[error("there is no run {0}")]
+    NoRun(RunId),
+    /// There is a run of that id already.
+    #[error("run {0} exists already")]
+    Exists(RunId),
+    /// Another worker owns the run.
+    #[error("run {run} is held by {owner} until {until}")]
+    Held {
+        /// The run.
+        run: RunId,
+        /// The owner's label.
+        owner: String,
+        /// When its lease ends, unless it is renewed.
+        until: Timestamp,
+    },
+    /// The lease is no longer the newest.
+    #[error("the lease on run {0} is lost: another worker has taken it up")]
+    LeaseLost(RunId),
+    /// A step token or business key is in use by another action.
+    #[error("the effect `{key}` was started by another action before")]
+    Duplicate {
+        /// The token or key.
+        key: String,
+    },
+}
+
+impl StoreError {
+    /// Whether the same call may succeed later without anybody doing anything.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
+/// The record ids of an append, for comparing with what is there.
+#[must_use]
+pub fn record_ids(records: &[Record]) -> Vec<RecordId> {
+    records.iter().map(|record| record.id).collect()
+}
