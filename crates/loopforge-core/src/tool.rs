@@ -257,6 +257,8 @@ pub struct ToolResult {
     pub marks: Vec<String>,
     /// Bytes as they came, where `data` can't hold them exactly.
     pub raw: Option<Blob>,
+    /// False when the tool knows that nothing reached the target (it could not connect), whatever the code says.
+    pub effect_possible: bool,
 }
 
 impl ToolResult {
@@ -271,6 +273,7 @@ impl ToolResult {
             retry_after: None,
             marks: Vec::new(),
             raw: None,
+            effect_possible: true,
         }
     }
 
@@ -293,6 +296,19 @@ impl ToolResult {
     pub fn mark(mut self, mark: impl Into<String>) -> Self {
         self.marks.push(mark.into());
         self
+    }
+
+    /// Says that nothing reached the target.
+    #[must_use]
+    pub fn not_sent(mut self) -> Self {
+        self.effect_possible = false;
+        self
+    }
+
+    /// Whether, for a write, it can't be said that the effect did or did not happen.
+    #[must_use]
+    pub fn leaves_effect_unknown(&self) -> bool {
+        self.effect_possible && self.code.leaves_effect_unknown()
     }
 
     /// Whether the call did what was asked.
