@@ -3,11 +3,18 @@
 //! [`Store`] speaks of runs, records and leases, not of tables. Each method is one transaction that means something. What a
 //! method promises stands in its docs, and [`conformance`] has a function for each clause, run for every backend.
 //!
-//! Two backends: [`memory::MemoryStore`] for simulation, [`sqlite::SqliteStore`] for one machine.
+//! Two backends: [`memory::MemoryStore`] for simulation, [`sqlite::SqliteStore`] for one machine. [`testing`] has what tests
+//! of stores, and of what stands on them, need: a clock to be moved by hand, and a store that fails on demand.
 
 pub mod conformance;
 pub mod memory;
 pub mod sqlite;
+pub mod testing;
+
+mod clock;
+mod derive;
+
+pub use clock::Clock;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,34 +27,44 @@ use loopforge_core::payload::{Blob, BlobRef, Payload};
 use loopforge_core::record::{ActionId, Outcome, Record, RunStatus};
 use loopforge_core::time::Timestamp;
 
-/// The truth about runs. All methods are safe to call from many tasks at once.
+/// The truth about runs. All methods are safe to call from many tasks at once, and a future that is dropped half-way leaves
+/// either all or nothing of its call.
 ///
 /// The tables (`state`, `effect`) are made from the records of an append, in the same transaction, so archive and state
-/// can't disagree:
-/// - `StateSaved` writes a version of a state value at the record's `seq`; nothing is ever overwritten.
-/// - `ActionStarted` makes an effect row (state `started`); `ActionUnknown` makes it `unknown`; `ActionFinished` of an action with an
-///   effect row makes it `confirmed` (code success), `failed` (the target's word), or leaves it `unknown`
-///   (by [`loopforge_core::tool::Code::leaves_effect_unknown`]); `ActionNotHappened` makes it `not_happened`.
+/// can't disagree.
+///
+/// State: `StateSaved` writes a version of a state value at the record's `seq`; nothing is ever overwritten. A version without a
+/// member replaces the key as a whole, members included; a version with a member that comes after a single value
+/// replaces that value and begins a new map.
+///
+/// Effects: `ActionStarted` makes an effect row (state `started`); `ActionUnknown` makes it `unknown`; `ActionFinished` of an
+/// action with an effect row makes it `confirmed` (code success), `failed` (the target's word), or `unknown`
+/// (by [`loopforge_core::tool::Code::leaves_effect_unknown`]); `ActionNotHappened` makes it `not_happened`. `confirmed` is
+/// final: what comes after it changes nothing. An effect that is started, unknown or confirmed holds its business key. One that comes
+/// to be so late (an answer after another action had taken the free key) holds none.
 #[async_trait]
 pub trait Store: Send + Sync + fmt::Debug {
     /// Stores a run with its task, its first records and its blobs, and gives its lease to `worker`. One hard commit.
     ///
+    /// Its status is [`RunStatus::Running`] until the next append.
+    ///
     /// # Errors
-    /// [`StoreError::Exists`] when there is a run of that id; nothing was changed.
+    /// [`StoreError::Exists`] when there is a run of that id; nothing was changed. Otherwise as [`Store::append`].
     async fn create_run(&self, run: NewRun, worker: &Worker) -> Result<Lease, StoreError>;
 
     /// Makes `worker` the owner of a run, with a new epoch and a lease id drawn at random. One hard commit.
     ///
-    /// A worker whose lease is still live gets a new one only if it is the same `worker.id`; then the old lease is void.
+    /// While a lease is live, only the worker of the same `worker.id` gets a new one; then the old lease is void. A lease that
+    /// has run out or was given up is there for anybody.
     ///
     /// # Errors
     /// [`StoreError::Held`] when another worker's lease is live; it says whose and until when. [`StoreError::NoRun`].
     async fn claim_run(&self, run: RunId, worker: &Worker) -> Result<Lease, StoreError>;
 
-    /// Extends a lease to `now + ttl`.
+    /// Extends a lease to `now + ttl`. One that has run out comes to life again if nobody has taken the run.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`] when it is no longer the newest.
+    /// [`StoreError::LeaseLost`] when it is no longer the newest, or was given up. [`StoreError::NoRun`].
     async fn renew_lease(&self, lease: &Lease, ttl: Duration) -> Result<Timestamp, StoreError>;
 
     /// Gives a lease up. Giving up one that is void changes nothing and is no error.
@@ -56,7 +73,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Appends records, with their blobs and what follows from them for state and effects. One transaction, or nothing.
     ///
     /// After `Ok(Written)` or `Ok(AlreadyMine)` the records survive a crash of the process; with [`Durability::Hard`] also
-    /// the loss of power, together with everything that was appended to this store before. A live lease is extended by the way.
+    /// the loss of power, together with everything that was appended to this store before. The lease is extended by the way, as
+    /// [`Store::renew_lease`] does.
     ///
     /// The records' `seq` must follow `expected_head` without a gap. When the head is not `expected_head`, or the lease is not the newest,
     /// nothing is written: if the records at these places have the ids of `append.records`, an earlier
@@ -65,26 +83,31 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`StoreError::Unavailable`]: safe to try again. [`StoreError::Full`], [`StoreError::ReadOnly`], [`StoreError::Corrupt`]:
     /// nothing of this append was written. [`StoreError::Duplicate`]: a step token or business key of an `ActionStarted` is
-    /// in use by another action; nothing was written.
+    /// in use by another action, or its own effect is confirmed; nothing was written. [`StoreError::Invalid`]: no records, a gap in their
+    /// `seq`, or a blob that is neither here nor stored; nothing was written. [`StoreError::NoRun`].
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError>;
 
     /// Keeps a checkpoint. It is never the only copy of anything; older ones of the run may be dropped (at least two are kept).
+    /// One with the same `seq` is replaced. A soft commit.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`]; nothing was written.
+    /// [`StoreError::LeaseLost`], or [`StoreError::Invalid`] when it is of a record that isn't there; nothing was written.
     async fn save_checkpoint(&self, lease: &Lease, checkpoint: StoredCheckpoint) -> Result<(), StoreError>;
 
     /// The newest checkpoint whose bytes have the hash that was stored with them; damaged ones are passed over.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`].
     async fn load_checkpoint(&self, run: RunId) -> Result<Option<StoredCheckpoint>, StoreError>;
 
-    /// The records after `after`, in order, at most `limit`.
+    /// The records after `after`, in order, at most `limit`. None is a good answer, also for an unknown run.
     ///
     /// # Errors
     /// [`StoreError::Corrupt`] names the record that can't be read; [`StoreError::Newer`] when its format is later than
     /// [`loopforge_core::record::FORMAT`].
     async fn records(&self, run: RunId, after: Seq, limit: usize) -> Result<Vec<Record>, StoreError>;
 
-    /// The records of one step, in order.
+    /// The records of one step, in order. What belongs to a step is told by [`loopforge_core::record::Event::step`].
     async fn step_records(&self, run: RunId, step: StepNo) -> Result<Vec<Record>, StoreError>;
 
     /// What there is to know of a run without reading its archive.
@@ -108,7 +131,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`StoreError::Corrupt`] when it is missing or its hash is another.
     async fn blob(&self, blob: &BlobRef) -> Result<Vec<u8>, StoreError>;
 
-    /// The value of a state key at `at`, or now; `None` when it has none.
+    /// The value of a state key at `at` (after that record), or now; `None` when it has none.
     async fn state_value(&self, run: RunId, key: &str, at: Option<Seq>) -> Result<Option<StateValue>, StoreError>;
 
     /// All state at `at`, or now.
@@ -324,7 +347,7 @@ pub struct EffectInfo {
     pub started_at: Timestamp,
     /// Tries that were started.
     pub attempts: u32,
-    /// Its first outcome.
+    /// Its first outcome. One that left the effect unknown gives way to a later one.
     pub outcome: Option<Outcome>,
 }
 
@@ -340,7 +363,7 @@ pub struct Finding {
 }
 
 /// Why a store did not do what was asked. Variants follow what a caller can do.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StoreError {
     /// The store can't be reached now, or is locked for longer than the limit. Try again.
     #[error("the store is not available: {0}")]
@@ -367,6 +390,9 @@ pub enum StoreError {
     /// It is not a store of LoopForge.
     #[error("this is not a LoopForge store: {0}")]
     NotAStore(String),
+    /// The call breaks this contract: an error in the caller. Nothing was written.
+    #[error("the store was called wrongly: {0}")]
+    Invalid(String),
     /// There is no such run.
     #[error("there is no run {0}")]
     NoRun(RunId),

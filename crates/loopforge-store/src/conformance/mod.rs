@@ -1,1 +1,1 @@
-//! The contract of [`crate::Store`], as a suite.
+//! The contract of a store as tests.

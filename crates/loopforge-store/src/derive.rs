@@ -1,0 +1,103 @@
+//! What follows from a record for the tables beside the archive, said once for all backends.
+
+use std::collections::BTreeSet;
+
+use loopforge_core::id::{ContentHash, Seq, StepToken};
+use loopforge_core::payload::{Blob, BlobRef};
+use loopforge_core::record::{ActionId, Event, Record};
+use loopforge_core::tool::Code;
+
+use crate::{EffectState, StoreError};
+
+/// What an event says about an effect.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum EffectNews {
+    /// A call was started.
+    Started { tool: String, token: StepToken, business_key: Option<String>, attempt: u32 },
+    /// A call of the action ended. Says nothing when the action has no effect row: then it is a read.
+    Finished(Code),
+    /// It can't be said whether it happened.
+    Unknown,
+    /// It did not happen.
+    NotHappened,
+}
+
+impl EffectNews {
+    /// What `event` says, and of which action.
+    pub(crate) fn of(event: &Event) -> Option<(ActionId, Self)> {
+        match event {
+            Event::ActionStarted(started) => Some((
+                started.id,
+                Self::Started {
+                    tool: started.tool.clone(),
+                    token: started.token.clone(),
+                    business_key: started.business_key.clone(),
+                    attempt: started.attempt,
+                },
+            )),
+            Event::ActionFinished(finished) => Some((finished.id, Self::Finished(finished.result.code))),
+            Event::ActionUnknown(unknown) => Some((unknown.id, Self::Unknown)),
+            Event::ActionNotHappened(not) => Some((not.id, Self::NotHappened)),
+            _ => None,
+        }
+    }
+
+    /// The state of the effect after this.
+    pub(crate) const fn state(&self) -> EffectState {
+        match self {
+            Self::Started { .. } => EffectState::Started,
+            Self::Finished(Code::Success) => EffectState::Confirmed,
+            Self::Finished(code) if code.leaves_effect_unknown() => EffectState::Unknown,
+            Self::Finished(_) => EffectState::Failed,
+            Self::Unknown => EffectState::Unknown,
+            Self::NotHappened => EffectState::NotHappened,
+        }
+    }
+}
+
+impl EffectState {
+    /// Whether an effect in this state holds its business key: it happened, or may have.
+    #[must_use]
+    pub const fn holds_key(self) -> bool {
+        matches!(self, Self::Started | Self::Unknown | Self::Confirmed)
+    }
+
+    /// The state of that word.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Started, Self::Confirmed, Self::Failed, Self::Unknown, Self::NotHappened]
+            .into_iter()
+            .find(|state| state.name() == name)
+    }
+}
+
+/// Checks that records follow `head` without a gap.
+pub(crate) fn check_sequence(head: Seq, records: &[Record]) -> Result<(), StoreError> {
+    if records.is_empty() {
+        return Err(StoreError::Invalid("there are no records to append".to_owned()));
+    }
+    for (expected, record) in (head.0 + 1..).zip(records) {
+        if record.seq.0 != expected {
+            return Err(StoreError::Invalid(format!("record {} stands where {expected} belongs", record.seq)));
+        }
+    }
+    Ok(())
+}
+
+/// The blobs that `records` refer to and that don't come with them: they must be stored already.
+pub(crate) fn blobs_elsewhere(records: &[Record], with_them: &[Blob]) -> BTreeSet<ContentHash> {
+    let mut wanted = BTreeSet::new();
+    for record in records {
+        record.event.for_each_blob(&mut |blob: &BlobRef| {
+            wanted.insert(blob.hash);
+        });
+    }
+    for blob in with_them {
+        wanted.remove(&blob.reference.hash);
+    }
+    wanted
+}
+
+pub(crate) fn missing_blob(hash: &ContentHash) -> StoreError {
+    StoreError::Invalid(format!("blob {hash} is neither in the append nor in the store"))
+}
