@@ -5,7 +5,6 @@
 //!
 //! Names that can be read: [`ROOTS`], the names that the surrounding subgoal saved, and a `foreach`'s own name.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -136,7 +135,7 @@ impl Expression {
         for name in &self.0.names {
             let value = match name.as_str() {
                 _ if scope.locals.contains_key(name) => match scope.locals.get(name) {
-                    Some(payload) => to_cel(&payload.open(&scope.values.blobs.borrow())?),
+                    Some(payload) => to_cel(&payload.open(&scope.values.blobs)?),
                     None => continue,
                 },
                 "inputs" => root(&self.0.inputs, |key| scope.values.input(key), || scope.values.input_keys())?,
@@ -270,8 +269,8 @@ pub struct Values {
     inputs: BTreeMap<String, Payload>,
     state: BTreeMap<String, StateValue>,
     whole: bool,
-    /// Blobs at hand. A cell, so that a driver can fill it while a scope is being read.
-    pub blobs: RefCell<BlobCache>,
+    /// Blobs at hand.
+    pub blobs: BlobCache,
 }
 
 /// What a state key holds.
@@ -328,7 +327,7 @@ impl Values {
     }
 
     fn input(&self, key: &str) -> Result<Option<Json>, NotLoaded> {
-        self.inputs.get(key).map(|payload| payload.open(&self.blobs.borrow())).transpose()
+        self.inputs.get(key).map(|payload| payload.open(&self.blobs)).transpose()
     }
 
     fn state_keys(&self) -> Result<Vec<String>, NotLoaded> {
@@ -336,7 +335,7 @@ impl Values {
     }
 
     fn state(&self, key: &str) -> Result<Option<Json>, NotLoaded> {
-        let blobs = self.blobs.borrow();
+        let blobs = &self.blobs;
         match self.state.get(key) {
             None if self.whole => Ok(None),
             None => Err(NotLoaded::State(key.to_owned())),
@@ -603,7 +602,7 @@ impl Node {
         Ok(match self {
             Self::Constant(value) => value.clone(),
             Self::Value(expression) => match expression.evaluate_payload(scope)? {
-                PayloadOrJson::Payload(payload) => payload.open(&scope.values.blobs.borrow())?,
+                PayloadOrJson::Payload(payload) => payload.open(&scope.values.blobs)?,
                 PayloadOrJson::Json(value) => value,
             },
             Self::Text(parts) => {

@@ -3,13 +3,18 @@
 //! It decides and touches nothing: no clock, no file, no network, no randomness, no `async`. A driver tells it the time and
 //! what happened; it answers what is to be done next. The same functions run live, on resume, in replay and in tests.
 //!
-//! Reading order: [`task`] (what is to be done), [`record`] (what happened), [`tool`] (what a call promises and brings).
+//! Reading order: [`task`] (what is to be done), [`record`] (what happened), [`tool`] (what a call promises and brings), [`run`]
+//! (the fold over the records, and what is to be done next), [`evaluate`] and [`guard`] (how steps are judged).
 
+pub mod checkpoint;
+pub mod evaluate;
 pub mod expression;
+pub mod guard;
 pub mod id;
 pub mod json;
 pub mod payload;
 pub mod record;
+pub mod run;
 pub mod task;
 pub mod time;
 pub mod tool;

@@ -122,6 +122,28 @@ impl Payload {
         Ok(value)
     }
 
+    /// One item of a value that is a list, without copying the others; `null` past its end.
+    ///
+    /// # Errors
+    /// [`NotLoaded::Blob`] when `blobs` lacks a part that it needs.
+    pub fn item(&self, position: usize, blobs: &BlobCache) -> Result<Json, NotLoaded> {
+        if let [Hole { at, blob }] = self.holes.as_slice()
+            && at.is_empty()
+        {
+            return Ok(blobs.value(blob)?.get(position).cloned().unwrap_or_default());
+        }
+        let at = format!("/{position}");
+        let mut item = Self { inline: self.inline.get(position).cloned().unwrap_or_default(), holes: Vec::new() };
+        for hole in &self.holes {
+            if let Some(rest) = hole.at.strip_prefix(&at)
+                && (rest.is_empty() || rest.starts_with('/'))
+            {
+                item.holes.push(Hole { at: rest.to_owned(), blob: hole.blob });
+            }
+        }
+        item.open(blobs)
+    }
+
     /// Bytes of JSON text, blobs included, about.
     #[must_use]
     pub fn size(&self) -> u64 {

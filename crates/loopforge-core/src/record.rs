@@ -704,6 +704,8 @@ pub struct HookSent {
     pub hook: u32,
     /// What it was about.
     pub on: HookEvent,
+    /// The record that it tells of.
+    pub about: Seq,
     /// The id by which the receiver can tell a repeat.
     pub delivery: String,
     /// `log`, `webhook` or `process`.

@@ -30,7 +30,12 @@ pub trait Tool: Send + Sync + fmt::Debug {
     /// answers [`loopforge_core::tool::Code::Timeout`], which means "unknown". Tools don't retry: the gateway does, visibly.
     async fn call(&self, arguments: Json, context: &CallContext) -> ToolResult;
 
-    /// Whether the effect of an earlier call happened. Asked only of tools that can tell.
+    /// Whether [`Self::status`] can tell anything.
+    fn can_tell(&self) -> bool {
+        false
+    }
+
+    /// Whether the effect of an earlier call happened. Asked only where [`Self::can_tell`] says so.
     async fn status(&self, _arguments: Json, _context: &CallContext) -> EffectStatus {
         EffectStatus::Unknown("this tool can't tell".to_owned())
     }

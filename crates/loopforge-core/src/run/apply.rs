@@ -1,0 +1,508 @@
+//! The fold: what each event changes.
+
+use crate::guard::Seen;
+use crate::id::{BranchId, Seq, StepNo};
+use crate::record::{
+    About, ActionDecided, ActionFinished, ActionId, Answer, Event, QuestionAnswered, QuestionAsked, Record, Route,
+    StepEvaluated, StepStarted, SubgoalOutcome,
+};
+use crate::tool::{Code, Effect};
+
+use super::transitions::{CALLS, TABLE, call_name, phase_name};
+use super::{
+    Action, ActionState, Branch, Deferred, Failure, GivenUp, LastCall, Phase, Progress, Question, RunState,
+    SubgoalStatus, WaitFor,
+};
+
+/// A record that can't follow what is there. The archive is damaged, or there is a bug in the writer; it is never skipped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("record {seq} (`{kind}`) is illegal here: {reason}")]
+pub struct IllegalEvent {
+    /// Its place.
+    pub seq: Seq,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+impl RunState {
+    /// Applies one archived record.
+    ///
+    /// # Errors
+    /// [`IllegalEvent`] when it can't follow; the state is then not to be used further.
+    pub fn apply(&mut self, record: &Record) -> Result<(), IllegalEvent> {
+        let illegal = |reason: String| IllegalEvent { seq: record.seq, kind: record.event.kind(), reason };
+        if record.seq != self.head.next() {
+            return Err(illegal(format!("record {} must come next", self.head.next())));
+        }
+        self.fold(record).map_err(illegal)?;
+        self.head = record.seq;
+        self.last_at = record.at;
+        Ok(())
+    }
+
+    fn fold(&mut self, record: &Record) -> Result<(), String> {
+        let first = self.head == Seq(0);
+        if first != matches!(record.event, Event::RunStarted(_)) {
+            return Err("`run_started` is the first record, and only the first".to_owned());
+        }
+        if self.ended.is_some() && !matches!(record.event, Event::HookSent(_)) {
+            return Err("the run has ended".to_owned());
+        }
+        match &record.event {
+            Event::RunStarted(event) => {
+                self.started_at = record.at;
+                self.task = event.task;
+            }
+            Event::RunResumed(_) => self.run_resumed(),
+            Event::SubgoalStarted(event) => {
+                let progress = self.progress(&event.subgoal)?;
+                if progress.status != SubgoalStatus::Pending {
+                    return Err(format!("subgoal `{}` was started before", event.subgoal));
+                }
+                progress.status = SubgoalStatus::Active;
+                progress.list.clone_from(&event.list);
+            }
+            Event::SubgoalEnded(event) => {
+                let open = self.open_branches(&event.subgoal);
+                let progress = self.progress(&event.subgoal)?;
+                let never_begun = matches!(event.outcome, SubgoalOutcome::Skipped | SubgoalOutcome::Blocked);
+                let expected = if never_begun { SubgoalStatus::Pending } else { SubgoalStatus::Active };
+                if progress.status != expected {
+                    return Err(format!("subgoal `{}` is {}", event.subgoal, progress.status.name()));
+                }
+                if open > 0 {
+                    return Err(format!("subgoal `{}` has {open} branches at work", event.subgoal));
+                }
+                progress.status = SubgoalStatus::Ended(event.outcome);
+                if event.outcome == SubgoalOutcome::Failed {
+                    progress.failure.get_or_insert_with(|| event.reason.clone());
+                }
+            }
+            Event::StepStarted(event) => self.step_started(event)?,
+            Event::ActionDecided(event) => self.action_decided(event)?,
+            Event::ActionRefused(event) => {
+                let action = self.take_action(event.branch, event.id, "action_refused")?;
+                self.totals.refusals += 1;
+                if let Some(calls) = self.calls.get_mut(&action.tool) {
+                    *calls = calls.saturating_sub(1);
+                }
+                self.call_failed(
+                    event.branch,
+                    Failure { tool: action.tool, code: event.code, error: event.reason.clone(), retry_after_ms: None },
+                )?;
+            }
+            Event::ActionStarted(event) => {
+                let action = self.open_action(event.branch, event.id, "action_started")?;
+                if action.effect == Effect::Read {
+                    return Err("a read has no intent".to_owned());
+                }
+                if event.attempt != action.attempts + 1 {
+                    return Err(format!("try {} must come next", action.attempts + 1));
+                }
+                action.attempts = event.attempt;
+                action.state = ActionState::Started;
+            }
+            Event::AttemptFailed(event) => {
+                let action = self.open_action(event.branch, event.id, "attempt_failed")?;
+                action.attempts = event.attempt;
+                action.state = ActionState::Backoff { until: event.retry_at };
+                self.totals.retries += 1;
+            }
+            Event::ActionFinished(event) => self.action_finished(event)?,
+            Event::ActionUnknown(event) => {
+                let action = self.open_action(event.branch, event.id, "action_unknown")?;
+                action.state = ActionState::Unknown { reason: event.reason.clone() };
+            }
+            Event::ActionNotHappened(event) => {
+                let action = self.open_action(event.branch, event.id, "action_not_happened")?;
+                action.state = ActionState::Decided;
+            }
+            Event::StateSaved(event) => {
+                if let Some(id) = event.branch {
+                    let branch = self.branch_in(id, "state_saved")?;
+                    if event.member.is_none() {
+                        branch.locals.insert(event.key.clone(), event.value.clone());
+                    }
+                    if let Some(entry) = event.entry {
+                        branch.did(entry);
+                    }
+                    branch.useful = true;
+                }
+            }
+            Event::WaitStarted(event) => {
+                let branch = self.branch_in(event.branch, "wait_started")?;
+                branch.did(event.entry);
+                branch.phase = Phase::Waiting { on: WaitFor::Time(event.until) };
+            }
+            Event::WaitEnded(event) => {
+                let branch = self.branch_in(event.branch, "wait_ended")?;
+                if !matches!(branch.phase, Phase::Waiting { on: WaitFor::Time(_) }) {
+                    return Err("the branch doesn't wait for a time".to_owned());
+                }
+                branch.phase = Phase::Deciding;
+            }
+            Event::QuestionAsked(event) => self.question_asked(event)?,
+            Event::QuestionAnswered(event) => self.question_answered(event)?,
+            Event::LifecycleMoved(event) => {
+                if self.lifecycle.as_deref() != Some(event.from.as_str()) {
+                    return Err(format!("the lifecycle is not at `{}`", event.from));
+                }
+                self.branch_in(event.branch, "lifecycle_moved")?.did(event.entry);
+                self.lifecycle = Some(event.to.clone());
+            }
+            Event::LifecycleRefused(event) => {
+                let branch = self.branch_in(event.branch, "lifecycle_refused")?;
+                branch.failure = Some(Failure {
+                    tool: "enter".to_owned(),
+                    code: Code::Refused,
+                    error: format!("the lifecycle can't go from `{}` to `{}`", event.from, event.to),
+                    retry_after_ms: None,
+                });
+            }
+            Event::LoopFound(event) => {
+                self.branch_in(event.branch, "loop_found")?;
+                self.window.clear();
+                self.totals.fruitless_in_row = 0;
+            }
+            Event::StepEvaluated(event) => self.step_evaluated(event, record)?,
+            Event::LimitReached(event) => self.stopped = Some(event.clone()),
+            Event::LimitsRaised(event) => {
+                self.raised.max_steps = event.max_steps.or(self.raised.max_steps);
+                self.raised.max_duration_ms = event.max_duration_ms.or(self.raised.max_duration_ms);
+                self.stopped = None;
+                if self.question.as_ref().is_some_and(|question| question.about == About::Limit) {
+                    self.question = None;
+                }
+            }
+            Event::RunPaused(event) => self.paused = Some(event.reason.clone()),
+            Event::RunEnded(event) => self.ended = Some(event.outcome),
+            Event::HookSent(event) => self.told = self.told.max(event.about),
+        }
+        Ok(())
+    }
+
+    /// Calls of the owner before are lost: a read can be made again, a started write may have happened.
+    fn run_resumed(&mut self) {
+        self.paused = None;
+        self.totals.resumes += 1;
+        for branch in self.branches.values_mut() {
+            if let Phase::Acting { actions } = &mut branch.phase {
+                for action in actions.iter_mut().filter(|action| action.state == ActionState::Started) {
+                    action.state =
+                        ActionState::Unknown { reason: "the process ended between the call and its answer".to_owned() };
+                }
+            }
+        }
+    }
+
+    fn step_started(&mut self, event: &StepStarted) -> Result<(), String> {
+        let phase = phase_name(self.branches.get(&event.branch));
+        require(TABLE, phase, "step_started")?;
+        if event.step != self.last_step.next() {
+            return Err(format!("step {} must come next", self.last_step.next()));
+        }
+        let position = self
+            .subgoals
+            .iter()
+            .position(|progress| progress.id == event.subgoal)
+            .ok_or_else(|| format!("the task has no subgoal `{}`", event.subgoal))?;
+        if let Some(branch) = self.branches.get_mut(&event.branch) {
+            branch.open_step(event.step);
+        } else {
+            if event.branch != self.last_branch.next() {
+                return Err(format!("branch {} must come next", self.last_branch.next()));
+            }
+            let progress = &mut self.subgoals[position];
+            if progress.status != SubgoalStatus::Active {
+                return Err(format!("subgoal `{}` is {}", progress.id, progress.status.name()));
+            }
+            let mut rounds = 0;
+            match event.item {
+                Some(item) if item == progress.begun => progress.begun += 1,
+                Some(item) => {
+                    let set_aside = progress
+                        .deferred
+                        .iter()
+                        .position(|deferred| deferred.item == item)
+                        .ok_or_else(|| format!("item {item} is neither the next one nor set aside"))?;
+                    rounds = progress.deferred.remove(set_aside).rounds;
+                }
+                None => {}
+            }
+            let mut branch = Branch::new(position, event, rounds);
+            branch.open_step(event.step);
+            self.branches.insert(event.branch, branch);
+            self.last_branch = event.branch;
+        }
+        self.last_step = event.step;
+        Ok(())
+    }
+
+    fn action_decided(&mut self, event: &ActionDecided) -> Result<(), String> {
+        let branch = self.branch_in(event.branch, "action_decided")?;
+        if event.id != branch.next_action() {
+            return Err(format!("action {} must come next", branch.next_action()));
+        }
+        branch.actions += 1;
+        branch.entry = event.entry;
+        branch.alternative = event.alternative;
+        branch.failure = None;
+        let action = Action {
+            id: event.id,
+            tool: event.tool.clone(),
+            effect: event.effect,
+            arguments: event.arguments.clone(),
+            digest: event.digest,
+            business_key: event.business_key.clone(),
+            save: event.save.clone(),
+            attempts: 0,
+            state: ActionState::Decided,
+        };
+        branch.phase = Phase::Acting { actions: vec![action] };
+        *self.calls.entry(event.tool.clone()).or_default() += 1;
+        Ok(())
+    }
+
+    fn action_finished(&mut self, event: &ActionFinished) -> Result<(), String> {
+        let action = self.take_action(event.branch, event.id, "action_finished")?;
+        let result = &event.result;
+        let novel = self.window.push(Seen {
+            tool: action.tool.clone(),
+            digest: action.digest,
+            code: result.code,
+            fingerprint: result.fingerprint,
+        });
+        self.totals.calls += 1;
+        self.last_call = Some(LastCall { tool: action.tool.clone(), code: result.code, error: result.error.clone() });
+        if !result.is_ok() {
+            self.totals.failures += 1;
+            let error = result.error.clone().unwrap_or_else(|| result.code.name().to_owned());
+            return self.call_failed(
+                event.branch,
+                Failure { tool: action.tool, code: result.code, error, retry_after_ms: result.retry_after_ms },
+            );
+        }
+        let branch = self.branch(event.branch)?;
+        let subgoal = branch.subgoal;
+        branch.useful |= novel;
+        if let Some(save) = action.save.filter(|save| save.local) {
+            branch.locals.insert(save.name, result.data.clone());
+        }
+        branch.did(branch.entry);
+        branch.settle();
+        self.subgoals[subgoal].last = Some(Code::Success);
+        Ok(())
+    }
+
+    /// A call of this branch failed for good: the entry is still to be done, by its next alternative.
+    fn call_failed(&mut self, id: BranchId, failure: Failure) -> Result<(), String> {
+        let branch = self.branch(id)?;
+        let subgoal = branch.subgoal;
+        let code = failure.code;
+        branch.failure = Some(failure);
+        branch.settle();
+        self.subgoals[subgoal].last = Some(code);
+        Ok(())
+    }
+
+    fn question_asked(&mut self, event: &QuestionAsked) -> Result<(), String> {
+        let question = Question { about: event.about, action: event.action, text: event.question.clone() };
+        match (event.branch, event.action) {
+            (None, _) => {
+                if self.question.is_some() {
+                    return Err("the run waits for another answer".to_owned());
+                }
+                self.question = Some(question);
+            }
+            (Some(branch), Some(action)) => {
+                self.open_action(branch, action, "question_asked")?.state = ActionState::Asked(question);
+            }
+            (Some(id), None) => {
+                let branch = self.branch_in(id, "question_asked")?;
+                branch.phase = Phase::Waiting { on: WaitFor::Person(question) };
+            }
+        }
+        Ok(())
+    }
+
+    fn question_answered(&mut self, event: &QuestionAnswered) -> Result<(), String> {
+        self.window.clear();
+        if event.answer == Answer::Abort {
+            self.aborted = true;
+            return Ok(());
+        }
+        let Some(id) = event.branch else {
+            return self.question.take().map(|_| self.stopped = None).ok_or_else(|| "no question is open".to_owned());
+        };
+        let branch = self.branch_in(id, "question_answered")?;
+        match (&branch.phase, event.answer) {
+            // The record that follows says what became of the action.
+            (Phase::Acting { actions }, Answer::Happened | Answer::Not)
+                if actions.iter().any(|action| matches!(action.state, ActionState::Asked(_))) => {}
+            (Phase::Waiting { on: WaitFor::Person(_) }, Answer::Continue) => {
+                branch.failure = None;
+                branch.alternative = 0;
+                branch.corrected = false;
+                branch.phase = Phase::Ready;
+            }
+            (Phase::Waiting { on: WaitFor::Person(_) }, Answer::Skip) => self.give_up(id, "a person skipped it"),
+            _ => return Err("no question is open there that this answers".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn step_evaluated(&mut self, event: &StepEvaluated, record: &Record) -> Result<(), String> {
+        let branch = self.branch_in(event.branch, "step_evaluated")?;
+        if branch.step != event.step {
+            return Err(format!("step {} is open", branch.step));
+        }
+        let (failed, useful) = (branch.failure.is_some(), branch.useful);
+        self.totals.steps += 1;
+        self.totals.failures_in_row = if failed { self.totals.failures_in_row + 1 } else { 0 };
+        self.totals.fruitless_in_row = if useful { 0 } else { self.totals.fruitless_in_row + 1 };
+        self.verdict = Some(event.verdict.clone());
+        let branch = self.branch(event.branch)?;
+        match event.verdict.route {
+            Route::Continue => branch.phase = Phase::Ready,
+            Route::Correct => {
+                branch.corrected = true;
+                branch.failure = None;
+                branch.alternative = 0;
+                branch.phase = Phase::Ready;
+            }
+            Route::Person => {
+                let text = event.verdict.reason.clone();
+                let question = Question { about: About::Failure, action: None, text };
+                branch.phase = Phase::Waiting { on: WaitFor::Person(question) };
+            }
+            Route::BranchDone => {
+                let progress = self.close(event.branch)?.1;
+                progress.done += 1;
+            }
+            Route::Defer { due } => {
+                let (branch, progress) = self.close(event.branch)?;
+                let item = branch.item.ok_or("only an item can be set aside")?;
+                progress.deferred.push(Deferred { item, rounds: branch.rounds + 1, due });
+                self.totals.deferrals += 1;
+            }
+            Route::GiveUp => self.give_up(event.branch, &event.verdict.reason),
+            Route::Fail => {
+                let (_, progress) = self.close(event.branch)?;
+                progress.failure =
+                    Some(format!("step {} (record {}): {}", event.step, record.seq, event.verdict.reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, id: BranchId, reason: &str) {
+        let Ok((branch, progress)) = self.close(id) else { return };
+        let (code, reason) = match branch.failure {
+            Some(failure) => (failure.code, failure.error),
+            None => (Code::Permanent, reason.to_owned()),
+        };
+        match branch.item {
+            Some(position) => {
+                progress.given_up.push(GivenUp { position, item: branch.input.unwrap_or_default(), code, reason });
+            }
+            None => progress.failure = Some(reason),
+        }
+    }
+
+    fn close(&mut self, id: BranchId) -> Result<(Branch, &mut Progress), String> {
+        let branch = self.branches.remove(&id).ok_or_else(|| format!("there is no branch {id}"))?;
+        let progress = &mut self.subgoals[branch.subgoal];
+        Ok((branch, progress))
+    }
+
+    fn progress(&mut self, subgoal: &str) -> Result<&mut Progress, String> {
+        self.subgoals
+            .iter_mut()
+            .find(|progress| progress.id == subgoal)
+            .ok_or_else(|| format!("the task has no subgoal `{subgoal}`"))
+    }
+
+    fn open_branches(&self, subgoal: &str) -> usize {
+        self.branches.values().filter(|branch| self.subgoals[branch.subgoal].id == subgoal).count()
+    }
+
+    fn branch(&mut self, id: BranchId) -> Result<&mut Branch, String> {
+        self.branches.get_mut(&id).ok_or_else(|| format!("there is no branch {id}"))
+    }
+
+    fn branch_in(&mut self, id: BranchId, kind: &'static str) -> Result<&mut Branch, String> {
+        require(TABLE, phase_name(self.branches.get(&id)), kind)?;
+        self.branch(id)
+    }
+
+    fn open_action(&mut self, branch: BranchId, id: ActionId, kind: &'static str) -> Result<&mut Action, String> {
+        let branch = self.branch_in(branch, kind)?;
+        let Phase::Acting { actions } = &mut branch.phase else {
+            return Err("the branch makes no calls".to_owned());
+        };
+        let action =
+            actions.iter_mut().find(|action| action.id == id).ok_or_else(|| format!("action {id} is not open"))?;
+        require(CALLS, call_name(&action.state), kind)?;
+        Ok(action)
+    }
+
+    fn take_action(&mut self, branch: BranchId, id: ActionId, kind: &'static str) -> Result<Action, String> {
+        self.open_action(branch, id, kind)?;
+        let Phase::Acting { actions } = &mut self.branch(branch)?.phase else {
+            return Err("the branch makes no calls".to_owned());
+        };
+        let position = actions.iter().position(|action| action.id == id).ok_or("the action is not open")?;
+        Ok(actions.remove(position))
+    }
+}
+
+fn require<S: Copy + PartialEq + std::fmt::Debug>(table: &[(S, &str)], state: S, kind: &str) -> Result<(), String> {
+    let legal = table.iter().any(|(from, event)| *from == state && *event == kind);
+    if legal { Ok(()) } else { Err(format!("not in {state:?}")) }
+}
+
+impl Branch {
+    fn new(subgoal: usize, event: &StepStarted, rounds: u32) -> Self {
+        Self {
+            subgoal,
+            item: event.item,
+            input: event.input.clone(),
+            rounds,
+            entry: 0,
+            alternative: 0,
+            corrected: false,
+            step: event.step,
+            actions: 0,
+            did: false,
+            useful: false,
+            failure: None,
+            locals: std::collections::BTreeMap::new(),
+            phase: Phase::Deciding,
+        }
+    }
+
+    fn open_step(&mut self, step: StepNo) {
+        self.step = step;
+        self.actions = 0;
+        self.did = false;
+        self.useful = false;
+        self.phase = Phase::Deciding;
+    }
+
+    /// The entry is done; the next one comes.
+    fn did(&mut self, entry: u32) {
+        self.entry = entry + 1;
+        self.alternative = 0;
+        self.corrected = false;
+        self.did = true;
+    }
+
+    /// Goes on to decide once no call is open any more.
+    fn settle(&mut self) {
+        if matches!(&self.phase, Phase::Acting { actions } if actions.is_empty()) {
+            self.phase = Phase::Deciding;
+        }
+    }
+}

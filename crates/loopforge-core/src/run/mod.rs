@@ -1,0 +1,524 @@
+//! The state of a run, folded from its records, and what is to be done next.
+//!
+//! [`RunState`] is a set of branches, each in a [`Phase`] that says what must happen next. [`RunState::apply`] is the fold: the
+//! same function live, on resume and in replay. [`RunState::next`] is the decision: the same state, time and values give
+//! the same move. A crash anywhere finds the same phase again.
+//!
+//! # Legal transitions of a branch
+//!
+//! [`transitions::TABLE`] is the list; a record that it doesn't allow is an error, never skipped.
+//!
+//! ```text
+//!              step_started            action_decided            all actions finished or refused
+//!   (none) ───────────────▶ Deciding ─────────────────▶ Acting ─────────────────────────────────┐
+//!   Ready  ───────────────▶    │  ▲                        │ question_asked: a person says whether │
+//!     ▲                        │  └────────────────────────┼──────── an effect happened            │
+//!     │ step_evaluated         │                           └───────────────────────────────────────┘
+//!     │ (on)                   │ wait_started, step_evaluated (person)         ▼
+//!     └────────────────────────┼────────────────────────▶ Waiting ──▶ Deciding or Ready
+//!                              │ step_evaluated (done, deferred, given up, failed)
+//!                              ▼
+//!                           (gone)
+//! ```
+
+mod apply;
+mod decide;
+mod facts;
+mod next;
+pub mod transitions;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::guard::Window;
+use crate::id::{ActionNo, BranchId, ContentHash, RunId, Seq, StepNo};
+use crate::payload::{Blob, Payload};
+use crate::record::{
+    About, ActionId, Event, LimitReached, List, RunOutcome, RunStatus, SaveTarget, SubgoalOutcome, Verdict,
+};
+use crate::task::Task;
+use crate::time::Timestamp;
+use crate::tool::{Code, Effect, RetryPolicy};
+
+pub use apply::IllegalEvent;
+pub use next::{Call, Idle, Move};
+
+/// The state of a run: what its records say, without their history. It stays small.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunState {
+    /// The run.
+    pub run: RunId,
+    /// The last record that was applied.
+    pub head: Seq,
+    /// When the run started.
+    pub started_at: Timestamp,
+    /// The time of the last record.
+    pub last_at: Timestamp,
+    /// The task.
+    pub task: ContentHash,
+    /// Rises when a run is rolled back, so that work done anew is a new effect.
+    pub incarnation: u32,
+    /// The subgoals, in the order of the task.
+    pub subgoals: Vec<Progress>,
+    /// What is being worked on.
+    pub branches: BTreeMap<BranchId, Branch>,
+    /// Branches opened so far.
+    pub last_branch: BranchId,
+    /// Steps started so far.
+    pub last_step: StepNo,
+    /// Counters over the whole run.
+    pub totals: Totals,
+    /// Calls per tool that were not refused.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub calls: BTreeMap<String, u32>,
+    /// The last record that notices were sent about.
+    #[serde(default)]
+    pub told: Seq,
+    /// What the guard watches.
+    pub window: Window,
+    /// The lifecycle state, where the task has a lifecycle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifecycle: Option<String>,
+    /// Limits that a person raised.
+    pub raised: Raised,
+    /// The question that the run as a whole waits on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Question>,
+    /// The limit that stopped it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<LimitReached>,
+    /// Why the owner stopped work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<String>,
+    /// A person said: stop.
+    pub aborted: bool,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<RunOutcome>,
+    /// The last verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// The last finished call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_call: Option<LastCall>,
+}
+
+/// Counters over the whole run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// Steps that were evaluated.
+    pub steps: u64,
+    /// Calls that ended, refused ones not counted.
+    pub calls: u64,
+    /// Of these, those that failed for good.
+    pub failures: u64,
+    /// Tries that failed and were followed by another.
+    pub retries: u64,
+    /// Calls that the gateway refused.
+    pub refusals: u64,
+    /// Times that the run was taken up again.
+    pub resumes: u64,
+    /// Items that were set aside, every time counted.
+    pub deferrals: u64,
+    /// Steps in a row that failed.
+    pub failures_in_row: u32,
+    /// Steps in a row without a useful observation.
+    pub fruitless_in_row: u32,
+}
+
+/// Limits that a person raised above the task's.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Raised {
+    /// Steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_steps: Option<u64>,
+    /// Milliseconds since the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration_ms: Option<u64>,
+}
+
+/// How far a subgoal is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Its name.
+    pub id: String,
+    /// Where it stands.
+    pub status: SubgoalStatus,
+    /// The list of its `foreach`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list: Option<List>,
+    /// Items that were begun, from the front of the list; entries done, where there is no list.
+    pub begun: u32,
+    /// Items that are done.
+    pub done: u32,
+    /// Items set aside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deferred: Vec<Deferred>,
+    /// Items that can't be had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_up: Vec<GivenUp>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// How its last call ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Code>,
+}
+
+/// Where a subgoal stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubgoalStatus {
+    /// Its needs are not met yet.
+    Pending,
+    /// It is being worked on.
+    Active,
+    /// It reached its end.
+    Ended(SubgoalOutcome),
+}
+
+impl SubgoalStatus {
+    /// The word, for people and expressions.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Active => "active",
+            Self::Ended(outcome) => match outcome {
+                SubgoalOutcome::Done => "done",
+                SubgoalOutcome::Partial => "partial",
+                SubgoalOutcome::Failed => "failed",
+                SubgoalOutcome::Skipped => "skipped",
+                SubgoalOutcome::Blocked => "blocked",
+            },
+        }
+    }
+
+    /// Whether what needs it can begin. A skipped subgoal is not needed, so it stands in nobody's way.
+    #[must_use]
+    pub const fn satisfies(self) -> bool {
+        matches!(self, Self::Ended(SubgoalOutcome::Done | SubgoalOutcome::Partial | SubgoalOutcome::Skipped))
+    }
+}
+
+/// An item set aside.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Deferred {
+    /// Its position in the list.
+    pub item: u32,
+    /// How often it was set aside.
+    pub rounds: u32,
+    /// Not before this instant.
+    pub due: Timestamp,
+}
+
+/// An item that can't be had.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// Its position in the list.
+    pub position: u32,
+    /// The item.
+    pub item: Payload,
+    /// How the last call ended.
+    pub code: Code,
+    /// Why.
+    pub reason: String,
+}
+
+/// What works on one subgoal, or on one item of its list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Branch {
+    /// Position of the subgoal in the task.
+    pub subgoal: usize,
+    /// Position of the item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<u32>,
+    /// The item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Payload>,
+    /// How often the item was set aside before.
+    pub rounds: u32,
+    /// The entry that comes next, or is being worked on.
+    pub entry: u32,
+    /// Tries of this entry's call and its alternatives that failed.
+    pub alternative: u32,
+    /// The entry was done again after a broken result.
+    pub corrected: bool,
+    /// The open step, or the last one.
+    pub step: StepNo,
+    /// Actions that the open step decided.
+    pub actions: u32,
+    /// The open step did an entry.
+    pub did: bool,
+    /// The open step brought something not seen before.
+    pub useful: bool,
+    /// How the last call of the current entry failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// Names saved for this branch.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub locals: BTreeMap<String, Payload>,
+    /// What must happen next.
+    pub phase: Phase,
+}
+
+/// What must happen next in a branch.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// A step can start.
+    Ready,
+    /// A step is open: its next action is to be decided, or the step is to be judged.
+    Deciding,
+    /// Calls are to be made, or awaited.
+    Acting {
+        /// Those that haven't ended.
+        actions: Vec<Action>,
+    },
+    /// Something outside must happen first.
+    Waiting {
+        /// What.
+        on: WaitFor,
+    },
+}
+
+/// What a branch waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitFor {
+    /// A time.
+    Time(Timestamp),
+    /// A person.
+    Person(Question),
+}
+
+/// A question that is open.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// What it is about.
+    pub about: About,
+    /// The action that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<ActionId>,
+    /// The question.
+    pub text: String,
+}
+
+/// A call that was decided and hasn't ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Action {
+    /// Which.
+    pub id: ActionId,
+    /// The tool.
+    pub tool: String,
+    /// What it does to the world.
+    pub effect: Effect,
+    /// What it is called with.
+    pub arguments: Payload,
+    /// Hash of the canonical arguments.
+    pub digest: ContentHash,
+    /// Names the effect in business terms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business_key: Option<String>,
+    /// Where the result goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub save: Option<SaveTarget>,
+    /// Tries that were started, as far as they are archived.
+    pub attempts: u32,
+    /// Where it stands.
+    pub state: ActionState,
+}
+
+/// Where a call stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActionState {
+    /// It can be made.
+    Decided,
+    /// The intent of a write is archived, so it may have been made.
+    Started,
+    /// A try failed in a passing way.
+    Backoff {
+        /// When the next is due.
+        until: Timestamp,
+    },
+    /// It may have happened or not: ask.
+    Unknown {
+        /// Why.
+        reason: String,
+    },
+    /// A person was asked.
+    Asked(Question),
+}
+
+/// How a call failed for good.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The tool.
+    pub tool: String,
+    /// How.
+    pub code: Code,
+    /// What went wrong.
+    pub error: String,
+    /// The wait that the target asked for, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// The last finished call, for expressions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LastCall {
+    /// The tool.
+    pub tool: String,
+    /// How it ended.
+    pub code: Code,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What the decision must know of a tool: its contract after the task's tightening.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolFacts {
+    /// What it does to the world.
+    pub effect: Effect,
+    /// The same arguments always give the same answer.
+    pub deterministic: bool,
+    /// The arguments that name the effect in business terms.
+    pub effect_key: Vec<String>,
+    /// When to try again.
+    pub retry: RetryPolicy,
+}
+
+/// An event to be archived, with the blobs that it refers to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    /// What happened.
+    pub event: Event,
+    /// The blobs.
+    pub blobs: Vec<Blob>,
+}
+
+impl From<Event> for Draft {
+    fn from(event: Event) -> Self {
+        Self { event, blobs: Vec::new() }
+    }
+}
+
+impl RunState {
+    /// The state before the first record.
+    #[must_use]
+    pub fn new(run: RunId, task: &Task) -> Self {
+        Self {
+            run,
+            head: Seq(0),
+            started_at: Timestamp(0),
+            last_at: Timestamp(0),
+            task: ContentHash([0; 32]),
+            incarnation: 0,
+            subgoals: task.subgoals.iter().map(|subgoal| Progress::new(&subgoal.id)).collect(),
+            branches: BTreeMap::new(),
+            last_branch: BranchId(0),
+            last_step: StepNo(0),
+            totals: Totals::default(),
+            calls: BTreeMap::new(),
+            told: Seq(0),
+            window: Window::default(),
+            lifecycle: task.states.as_ref().map(|states| states.initial.clone()),
+            raised: Raised::default(),
+            question: None,
+            stopped: None,
+            paused: None,
+            aborted: false,
+            ended: None,
+            verdict: None,
+            last_call: None,
+        }
+    }
+
+    /// The status that lists show.
+    #[must_use]
+    pub fn status(&self) -> RunStatus {
+        if let Some(outcome) = self.ended {
+            return match outcome {
+                RunOutcome::Succeeded => RunStatus::Succeeded,
+                RunOutcome::Failed => RunStatus::Failed,
+                RunOutcome::Cancelled => RunStatus::Cancelled,
+            };
+        }
+        if self.paused.is_some() || (self.stopped.is_some() && self.question.is_none()) {
+            return RunStatus::Paused;
+        }
+        let waits = |branch: &Branch| match &branch.phase {
+            Phase::Waiting { .. } => true,
+            Phase::Acting { actions } => actions.iter().all(|action| matches!(action.state, ActionState::Asked(_))),
+            Phase::Ready => self.question.is_some(),
+            Phase::Deciding => false,
+        };
+        let nothing_moves = self.branches.values().all(waits);
+        if nothing_moves && (self.question.is_some() || !self.branches.is_empty()) {
+            RunStatus::Waiting
+        } else {
+            RunStatus::Running
+        }
+    }
+
+    /// All open questions, with the branch that waits.
+    pub fn questions(&self) -> impl Iterator<Item = (Option<BranchId>, &Question)> {
+        let of_branches = self.branches.iter().flat_map(|(id, branch)| {
+            let in_phase: Vec<&Question> = match &branch.phase {
+                Phase::Waiting { on: WaitFor::Person(question) } => vec![question],
+                Phase::Acting { actions } => actions
+                    .iter()
+                    .filter_map(|action| match &action.state {
+                        ActionState::Asked(question) => Some(question),
+                        _ => None,
+                    })
+                    .collect(),
+                _ => Vec::new(),
+            };
+            in_phase.into_iter().map(|question| (Some(*id), question))
+        });
+        self.question.iter().map(|question| (None, question)).chain(of_branches)
+    }
+
+    /// Finds an action that hasn't ended.
+    #[must_use]
+    pub fn action(&self, id: ActionId) -> Option<(BranchId, &Action)> {
+        self.branches.iter().find_map(|(branch, state)| match &state.phase {
+            Phase::Acting { actions } => actions.iter().find(|action| action.id == id).map(|action| (*branch, action)),
+            _ => None,
+        })
+    }
+
+    /// The number of steps after which no further one starts.
+    #[must_use]
+    pub fn max_steps(&self, task: &Task) -> u64 {
+        self.raised.max_steps.unwrap_or(task.limits.max_steps).max(1)
+    }
+}
+
+impl Progress {
+    fn new(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            status: SubgoalStatus::Pending,
+            list: None,
+            begun: 0,
+            done: 0,
+            deferred: Vec::new(),
+            given_up: Vec::new(),
+            failure: None,
+            last: None,
+        }
+    }
+}
+
+impl Branch {
+    /// The next action of the open step.
+    #[must_use]
+    pub fn next_action(&self) -> ActionId {
+        ActionId { step: self.step, action: ActionNo(self.actions) }
+    }
+}

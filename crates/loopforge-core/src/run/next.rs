@@ -1,0 +1,450 @@
+//! What is to be done next in a run.
+
+use std::collections::BTreeMap;
+
+use crate::evaluate;
+use crate::expression::{EvalError, Expression, Scope, Values};
+use crate::id::BranchId;
+use crate::json::Json;
+use crate::payload::{Blob, NotLoaded, Payload};
+use crate::record::{
+    About, ActionId, Event, LimitReached, List, QuestionAsked, RunEnded, RunOutcome, StepStarted, SubgoalEnded,
+    SubgoalOutcome, SubgoalStarted, WaitEnded,
+};
+use crate::task::{OnFailure, OnMaxSteps, Subgoal, Task};
+use crate::time::Timestamp;
+
+use super::{ActionState, Branch, Draft, Phase, Progress, RunState, SubgoalStatus, ToolFacts, WaitFor};
+
+/// The next thing to do. There is always exactly one answer; the driver does it and asks again.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Move {
+    /// Archive these events; they belong together.
+    Record(Vec<Draft>),
+    /// Make this call.
+    Call(Call),
+    /// Find out whether this call's effect happened.
+    Calibrate(Call),
+    /// Nothing can be done now.
+    Idle(Idle),
+    /// The run has ended.
+    Ended(RunOutcome),
+}
+
+/// Names a call that is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Call {
+    /// The branch.
+    pub branch: BranchId,
+    /// The action.
+    pub action: ActionId,
+}
+
+/// Why nothing can be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Idle {
+    /// Something is due at this time.
+    pub wake_at: Option<Timestamp>,
+    /// A call that was made hasn't ended.
+    pub in_flight: bool,
+    /// A person must answer.
+    pub person: bool,
+    /// The run is paused, or stopped at a limit.
+    pub stopped: bool,
+}
+
+impl Idle {
+    fn wake(&mut self, at: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
+    }
+}
+
+/// What a decision looks at.
+pub(super) struct View<'a> {
+    pub(super) task: &'a Task,
+    pub(super) tools: &'a BTreeMap<String, ToolFacts>,
+    pub(super) values: &'a Values,
+    pub(super) now: Timestamp,
+}
+
+impl RunState {
+    /// Says what is to be done next.
+    ///
+    /// Pure: the same arguments give the same answer. `in_flight` tells which calls have been made and haven't ended; they
+    /// are not asked for again. After [`Move::Record`] the events must be applied before asking again.
+    ///
+    /// # Errors
+    /// [`NotLoaded`]: an expression reads something that `values` doesn't hold; load it and ask again.
+    pub fn next(
+        &self,
+        task: &Task,
+        tools: &BTreeMap<String, ToolFacts>,
+        values: &Values,
+        now: Timestamp,
+        in_flight: &dyn Fn(ActionId) -> bool,
+    ) -> Result<Move, NotLoaded> {
+        let view = View { task, tools, values, now };
+        if let Some(outcome) = self.ended {
+            return Ok(Move::Ended(outcome));
+        }
+        if self.aborted && self.branches.values().all(|branch| !branch.is_in_flight(in_flight)) {
+            return Ok(record(RunEnded {
+                outcome: RunOutcome::Cancelled,
+                reason: "a person stopped it".to_owned(),
+                checks: Vec::new(),
+                unverified: self.unfinished(),
+            }));
+        }
+        let mut idle = Idle { stopped: self.paused.is_some(), ..Idle::default() };
+        let may_start = self.paused.is_none() && !self.aborted && self.question.is_none() && self.stopped.is_none();
+        idle.person = self.question.is_some();
+        for (id, branch) in &self.branches {
+            if let Some(next) = self.next_in_branch(&view, *id, branch, may_start, in_flight, &mut idle)? {
+                return Ok(next);
+            }
+        }
+        if may_start {
+            for (position, progress) in self.subgoals.iter().enumerate() {
+                if let Some(next) = self.next_in_subgoal(&view, position, progress, &mut idle)? {
+                    return Ok(next);
+                }
+            }
+            let all_ended = self.subgoals.iter().all(|progress| matches!(progress.status, SubgoalStatus::Ended(_)));
+            if all_ended {
+                return self.end(&view);
+            }
+        }
+        idle.stopped |= self.stopped.is_some();
+        Ok(Move::Idle(idle))
+    }
+
+    fn next_in_branch(
+        &self,
+        view: &View<'_>,
+        id: BranchId,
+        branch: &Branch,
+        may_start: bool,
+        in_flight: &dyn Fn(ActionId) -> bool,
+        idle: &mut Idle,
+    ) -> Result<Option<Move>, NotLoaded> {
+        Ok(match &branch.phase {
+            Phase::Deciding => Some(self.decide(view, id, branch)?),
+            Phase::Ready if may_start => Some(match self.step_limit(view) {
+                Some(reached) => reached,
+                None => self.start_step(view, id, branch),
+            }),
+            Phase::Ready => None,
+            Phase::Waiting { on: WaitFor::Person(_) } => {
+                idle.person = true;
+                None
+            }
+            Phase::Waiting { on: WaitFor::Time(until) } if *until <= view.now => {
+                Some(record(Event::WaitEnded(WaitEnded { branch: id })))
+            }
+            Phase::Waiting { on: WaitFor::Time(until) } => {
+                idle.wake(*until);
+                None
+            }
+            Phase::Acting { actions } => {
+                for action in actions {
+                    let call = Call { branch: id, action: action.id };
+                    if in_flight(action.id) {
+                        idle.in_flight = true;
+                        continue;
+                    }
+                    match &action.state {
+                        ActionState::Decided if self.paused.is_none() => return Ok(Some(Move::Call(call))),
+                        ActionState::Backoff { until } if *until <= view.now && self.paused.is_none() => {
+                            return Ok(Some(Move::Call(call)));
+                        }
+                        ActionState::Backoff { until } => idle.wake(*until),
+                        ActionState::Unknown { .. } => return Ok(Some(Move::Calibrate(call))),
+                        ActionState::Asked(_) => idle.person = true,
+                        // The driver that started it has it in flight; one that takes over makes it unknown.
+                        ActionState::Started | ActionState::Decided => idle.in_flight = true,
+                    }
+                }
+                None
+            }
+        })
+    }
+
+    fn next_in_subgoal(
+        &self,
+        view: &View<'_>,
+        position: usize,
+        progress: &Progress,
+        idle: &mut Idle,
+    ) -> Result<Option<Move>, NotLoaded> {
+        let subgoal = &view.task.subgoals[position];
+        match progress.status {
+            SubgoalStatus::Ended(_) => Ok(None),
+            SubgoalStatus::Pending => self.begin_subgoal(view, subgoal),
+            SubgoalStatus::Active => {
+                let open = self.branches.values().filter(|branch| branch.subgoal == position).count();
+                if progress.failure.is_none()
+                    && let Some(next) = self.open_branch(view, subgoal, progress, open, idle)?
+                {
+                    return Ok(Some(next));
+                }
+                if open > 0 || (progress.failure.is_none() && !progress.deferred.is_empty()) {
+                    return Ok(None);
+                }
+                self.end_subgoal(view, subgoal, progress).map(Some)
+            }
+        }
+    }
+
+    fn begin_subgoal(&self, view: &View<'_>, subgoal: &Subgoal) -> Result<Option<Move>, NotLoaded> {
+        let ended = |outcome, reason: String| {
+            Ok(Some(record(Event::SubgoalEnded(SubgoalEnded { subgoal: subgoal.id.clone(), outcome, reason }))))
+        };
+        for need in &subgoal.needs {
+            let Some(needed) = self.subgoals.iter().find(|progress| &progress.id == need) else {
+                return ended(SubgoalOutcome::Blocked, format!("the task has no subgoal `{need}`"));
+            };
+            match needed.status {
+                status if status.satisfies() => {}
+                SubgoalStatus::Ended(outcome) => {
+                    let word = SubgoalStatus::Ended(outcome).name();
+                    return ended(SubgoalOutcome::Blocked, format!("it needs `{need}`, which is {word}"));
+                }
+                SubgoalStatus::Pending | SubgoalStatus::Active => return Ok(None),
+            }
+        }
+        let no_locals = BTreeMap::new();
+        if let Some(when) = &subgoal.when {
+            match self.holds(view, when, &no_locals)? {
+                Ok(true) => {}
+                Ok(false) => return ended(SubgoalOutcome::Skipped, format!("`{when}` does not hold")),
+                Err(reason) => return ended(SubgoalOutcome::Skipped, format!("`{when}` has no value: {reason}")),
+            }
+        }
+        let started = |list| Event::SubgoalStarted(SubgoalStarted { subgoal: subgoal.id.clone(), list });
+        let Some(foreach) = &subgoal.foreach else {
+            return Ok(Some(record(started(None))));
+        };
+        let items = match self.value(view, &foreach.list, &no_locals)? {
+            Ok(Json::Array(items)) => Ok(items),
+            Ok(other) => Err(format!("`{}` is {}, and not a list", foreach.list, kind_of(&other))),
+            Err(reason) => Err(reason),
+        };
+        match items {
+            Ok(items) => {
+                let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
+                let mut blobs = Vec::new();
+                let items = Payload::stow(Json::Array(items), &mut blobs);
+                Ok(Some(Move::Record(vec![Draft { event: started(Some(List { items, count })), blobs }])))
+            }
+            Err(reason) => {
+                let failed = SubgoalEnded { subgoal: subgoal.id.clone(), outcome: SubgoalOutcome::Failed, reason };
+                Ok(Some(Move::Record(vec![started(None).into(), Event::SubgoalEnded(failed).into()])))
+            }
+        }
+    }
+
+    /// Opens a branch for the next item, for one that was set aside, or for the subgoal as a whole.
+    fn open_branch(
+        &self,
+        view: &View<'_>,
+        subgoal: &Subgoal,
+        progress: &Progress,
+        open: usize,
+        idle: &mut Idle,
+    ) -> Result<Option<Move>, NotLoaded> {
+        let Some(list) = &progress.list else {
+            let nothing_to_do = open > 0 || progress.done > 0 || subgoal.steps.is_empty();
+            return Ok((!nothing_to_do).then(|| {
+                self.step_limit(view).unwrap_or_else(|| {
+                    self.open_step(self.last_branch.next(), subgoal, progress, None, None, Vec::new())
+                })
+            }));
+        };
+        let moving = self.branches.values().filter(|branch| !matches!(branch.phase, Phase::Waiting { .. })).count();
+        let parallel = subgoal.foreach.as_ref().map_or(1, |foreach| foreach.parallel.max(1));
+        if open >= parallel as usize || moving >= view.task.limits.parallel.max(1) as usize {
+            return Ok(None);
+        }
+        let item = if progress.begun < list.count {
+            progress.begun
+        } else {
+            // The main line is through: what was set aside is tried again, the first that is due.
+            match progress.deferred.iter().min_by_key(|deferred| deferred.due) {
+                None => return Ok(None),
+                Some(next) if next.due > view.now => {
+                    idle.wake(next.due);
+                    return Ok(None);
+                }
+                Some(next) => next.item,
+            }
+        };
+        if let Some(reached) = self.step_limit(view) {
+            return Ok(Some(reached));
+        }
+        let mut blobs = Vec::new();
+        let input = Payload::stow(list.items.item(item as usize, &view.values.blobs)?, &mut blobs);
+        Ok(Some(self.open_step(self.last_branch.next(), subgoal, progress, Some(item), Some(input), blobs)))
+    }
+
+    fn end_subgoal(&self, view: &View<'_>, subgoal: &Subgoal, progress: &Progress) -> Result<Move, NotLoaded> {
+        let (outcome, reason) = if let Some(failure) = &progress.failure {
+            (SubgoalOutcome::Failed, failure.clone())
+        } else {
+            let unmet = match &subgoal.done_when {
+                None => None,
+                Some(rule) => match self.holds(view, rule, &BTreeMap::new())? {
+                    Ok(true) => None,
+                    Ok(false) => Some(format!("`{rule}` does not hold")),
+                    Err(reason) => Some(format!("`{rule}` has no value: {reason}")),
+                },
+            };
+            match (unmet, progress.given_up.len()) {
+                (Some(unmet), _) => (SubgoalOutcome::Failed, format!("its steps have ended, but {unmet}")),
+                (None, 0) => (SubgoalOutcome::Done, "all its steps have ended".to_owned()),
+                (None, given_up) => (
+                    SubgoalOutcome::Partial,
+                    format!("{} of {} items are done, {given_up} were given up", progress.done, progress.begun),
+                ),
+            }
+        };
+        Ok(record(Event::SubgoalEnded(SubgoalEnded { subgoal: subgoal.id.clone(), outcome, reason })))
+    }
+
+    /// All subgoals have ended: the criteria decide.
+    fn end(&self, view: &View<'_>) -> Result<Move, NotLoaded> {
+        let mut checks = Vec::new();
+        for rule in &view.task.evaluator.criteria {
+            let outcome = self.holds(view, rule, &BTreeMap::new())?;
+            checks.push(evaluate::check(rule, outcome));
+        }
+        Ok(record(Event::RunEnded(evaluate::end(view.task, &self.subgoals, checks))))
+    }
+
+    /// The record that a limit is reached, once no further step may start.
+    fn step_limit(&self, view: &View<'_>) -> Option<Move> {
+        let max_steps = self.max_steps(view.task);
+        let max_duration = self.raised.max_duration_ms.map(std::time::Duration::from_millis).or(view
+            .task
+            .limits
+            .max_duration
+            .map(|span| span.0));
+        let reached = if self.last_step.0 >= max_steps {
+            LimitReached { limit: "max_steps".to_owned(), value: max_steps.to_string() }
+        } else if let Some(max) = max_duration.filter(|max| view.now.since(self.started_at) >= *max) {
+            LimitReached { limit: "max_duration".to_owned(), value: crate::time::Span(max).to_string() }
+        } else {
+            return None;
+        };
+        let question = format!(
+            "The run has reached `{}` ({}). Raise it with `loopforge resume {} --max-steps N` or `--max-duration SPAN`, or abort.",
+            reached.limit, reached.value, self.run
+        );
+        let mut drafts = vec![Draft::from(Event::LimitReached(reached))];
+        if view.task.limits.on_max_steps == OnMaxSteps::Ask {
+            let asked = QuestionAsked { branch: None, action: None, about: About::Limit, question };
+            drafts.push(Event::QuestionAsked(asked).into());
+        }
+        Some(Move::Record(drafts))
+    }
+
+    fn start_step(&self, view: &View<'_>, id: BranchId, branch: &Branch) -> Move {
+        let progress = &self.subgoals[branch.subgoal];
+        let subgoal = &view.task.subgoals[branch.subgoal];
+        self.open_step(id, subgoal, progress, branch.item, branch.input.clone(), Vec::new())
+    }
+
+    fn open_step(
+        &self,
+        branch: BranchId,
+        subgoal: &Subgoal,
+        progress: &Progress,
+        item: Option<u32>,
+        input: Option<Payload>,
+        blobs: Vec<Blob>,
+    ) -> Move {
+        let entry = self.branches.get(&branch).map_or(0, |branch| branch.entry);
+        let event = Event::StepStarted(StepStarted {
+            branch,
+            step: self.last_step.next(),
+            subgoal: subgoal.id.clone(),
+            item,
+            input,
+            basis: evaluate::basis(subgoal, progress, entry),
+        });
+        Move::Record(vec![Draft { event, blobs }])
+    }
+
+    /// What is not finished, for a report on a run that ends early.
+    pub(super) fn unfinished(&self) -> Vec<String> {
+        self.subgoals
+            .iter()
+            .filter(|progress| !progress.status.satisfies())
+            .map(|progress| format!("subgoal `{}` is {}", progress.id, progress.status.name()))
+            .collect()
+    }
+
+    /// Evaluates a rule. The inner error is a sentence: the rule has no value.
+    pub(super) fn holds(
+        &self,
+        view: &View<'_>,
+        rule: &Expression,
+        locals: &BTreeMap<String, Payload>,
+    ) -> Result<Result<bool, String>, NotLoaded> {
+        self.with_scope(view, locals, |scope| rule.holds(scope))
+    }
+
+    fn value(
+        &self,
+        view: &View<'_>,
+        expression: &Expression,
+        locals: &BTreeMap<String, Payload>,
+    ) -> Result<Result<Json, String>, NotLoaded> {
+        self.with_scope(view, locals, |scope| expression.evaluate(scope))
+    }
+
+    pub(super) fn with_scope<T>(
+        &self,
+        view: &View<'_>,
+        locals: &BTreeMap<String, Payload>,
+        evaluate: impl FnOnce(&Scope<'_>) -> Result<T, EvalError>,
+    ) -> Result<Result<T, String>, NotLoaded> {
+        let facts = |root: &str| self.fact(view.task, root, &view.values.blobs);
+        match evaluate(&Scope { values: view.values, locals, facts: &facts }) {
+            Ok(value) => Ok(Ok(value)),
+            Err(EvalError::NotLoaded(missing)) => Err(missing),
+            Err(EvalError::Invalid { message, .. }) => Ok(Err(message)),
+        }
+    }
+}
+
+impl Branch {
+    fn is_in_flight(&self, in_flight: &dyn Fn(ActionId) -> bool) -> bool {
+        matches!(&self.phase, Phase::Acting { actions } if actions.iter().any(|action| in_flight(action.id)))
+    }
+
+    /// Whether a failure of this branch only sets its item aside.
+    pub(super) fn can_defer(&self, subgoal: &Subgoal) -> bool {
+        self.item.is_some() && subgoal.on_failure == Some(OnFailure::Defer)
+    }
+}
+
+fn record(event: impl Into<Event>) -> Move {
+    Move::Record(vec![event.into().into()])
+}
+
+impl From<RunEnded> for Event {
+    fn from(event: RunEnded) -> Self {
+        Self::RunEnded(event)
+    }
+}
+
+fn kind_of(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "true or false",
+        Json::Number(_) => "a number",
+        Json::String(_) => "a text",
+        Json::Array(_) => "a list",
+        Json::Object(_) => "a map",
+    }
+}
