@@ -1,7 +1,18 @@
 //! The task file: what to do, with which tools, within which limits.
 //!
-//! [`Task`] is the whole schema; parts whose mechanism is not built yet are refused by name, never ignored. `read` turns a text
+//! [`Task`] is the whole schema; parts whose mechanism is not built yet are refused by name, never ignored. [`read()`] turns a text
 //! into a checked task, or into a list of problems that each say the place and the remedy.
+
+mod check;
+mod decode;
+mod not_available;
+mod problem;
+mod read;
+mod tree;
+
+pub use not_available::{NOT_AVAILABLE, NotAvailable};
+pub use problem::{Problem, ProblemCode, Problems, Snippet};
+pub use read::{Builtin, Catalog, MAX_TASK_BYTES, read, read_bytes, read_stored, too_large};
 
 use std::collections::BTreeMap;
 
