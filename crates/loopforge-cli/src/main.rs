@@ -1,1 +1,3 @@
+//! The `loopforge` command.
+
 fn main() {}

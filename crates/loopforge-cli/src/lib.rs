@@ -1,0 +1,3 @@
+//! What the `loopforge` command is made of.
+
+pub mod demo;
