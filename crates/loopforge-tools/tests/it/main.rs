@@ -1,0 +1,4 @@
+//! What the tools do, seen from outside.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod builtin;
