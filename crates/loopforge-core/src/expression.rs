@@ -339,12 +339,12 @@ impl Values {
         match self.state.get(key) {
             None if self.whole => Ok(None),
             None => Err(NotLoaded::State(key.to_owned())),
-            Some(StateValue::Single(payload)) => payload.open(&blobs).map(Some),
+            Some(StateValue::Single(payload)) => payload.open(blobs).map(Some),
             Some(StateValue::Members(members)) if members.is_empty() => Ok(None),
             Some(StateValue::Members(members)) => {
                 let mut map = serde_json::Map::new();
                 for (member, payload) in members {
-                    map.insert(member.clone(), payload.open(&blobs)?);
+                    map.insert(member.clone(), payload.open(blobs)?);
                 }
                 Ok(Some(Json::Object(map)))
             }

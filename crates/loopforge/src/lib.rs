@@ -1,1 +1,27 @@
+//! LoopForge as a library: it runs agent tasks to their end, through crashes.
 //!
+//! ```text
+//! task file ──▶ Prepared ──▶ Engine::start / Engine::resume ──▶ Run::drive ──▶ Report
+//! ```
+//!
+//! [`Engine`] opens runs in a store, [`Run`] drives one: it asks the core what is next, archives it, does it, archives what
+//! came of it. Every tool call passes the [`gateway`]. Nothing is acted on before it is archived.
+
+pub mod clock;
+mod driver;
+mod engine;
+mod error;
+pub mod gateway;
+mod hooks;
+pub mod inputs;
+mod journal;
+mod prepare;
+
+pub use driver::{OpenQuestion, Report, Run, Watcher};
+pub use engine::{Engine, Loaded, Options, Resume, Start};
+pub use error::EngineError;
+pub use hooks::Notice;
+pub use prepare::{Prepared, catalog};
+
+/// The version that runs and archives carry.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

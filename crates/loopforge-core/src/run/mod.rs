@@ -492,6 +492,24 @@ impl RunState {
         })
     }
 
+    /// When something is due: a wait ends, a try, an item that was set aside.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        let of_branches = self.branches.values().flat_map(|branch| match &branch.phase {
+            Phase::Waiting { on: WaitFor::Time(until) } => vec![*until],
+            Phase::Acting { actions } => actions
+                .iter()
+                .filter_map(|action| match action.state {
+                    ActionState::Backoff { until } => Some(until),
+                    _ => None,
+                })
+                .collect(),
+            _ => Vec::new(),
+        });
+        let set_aside = self.subgoals.iter().flat_map(|progress| progress.deferred.iter().map(|deferred| deferred.due));
+        of_branches.chain(set_aside).min()
+    }
+
     /// The number of steps after which no further one starts.
     #[must_use]
     pub fn max_steps(&self, task: &Task) -> u64 {

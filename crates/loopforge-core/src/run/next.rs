@@ -383,6 +383,23 @@ impl RunState {
             .collect()
     }
 
+    /// Evaluates a tool's precondition for a branch. The inner error is a sentence: the rule has no value.
+    ///
+    /// # Errors
+    /// [`NotLoaded`]: load it and ask again.
+    pub fn precondition(
+        &self,
+        task: &Task,
+        values: &Values,
+        branch: BranchId,
+        rule: &Expression,
+    ) -> Result<Result<bool, String>, NotLoaded> {
+        let no_tools = BTreeMap::new();
+        let view = View { task, tools: &no_tools, values, now: self.last_at };
+        let locals = self.branches.get(&branch).map(|branch| branch.locals.clone()).unwrap_or_default();
+        self.holds(&view, rule, &locals)
+    }
+
     /// Evaluates a rule. The inner error is a sentence: the rule has no value.
     pub(super) fn holds(
         &self,

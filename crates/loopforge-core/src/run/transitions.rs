@@ -81,7 +81,6 @@ pub const CALLS: &[(CallName, &str)] = &[
     // A late answer completes the call, also after a person was asked.
     (CallName::Asked, "action_finished"),
     (CallName::Asked, "action_not_happened"),
-    (CallName::Asked, "question_answered"),
 ];
 
 /// The name of a branch's phase.

@@ -1,0 +1,440 @@
+//! Making calls and taking in what comes of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopforge_core::id::StepToken;
+use loopforge_core::json::Json;
+use loopforge_core::record::{
+    ActionNotHappened, ActionRefused, ActionStarted, ActionUnknown, AttemptFailed, Event, Outcome, OutcomeSource,
+};
+use loopforge_core::run::{Action, ActionState, Branch, Call};
+use loopforge_core::tool::{Code, Effect, ToolResult};
+use loopforge_store::EffectState;
+use loopforge_tools::{CallContext, EffectStatus};
+use tokio::task::JoinError;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::engine::unknown_effect;
+use crate::error::EngineError;
+use crate::gateway::admit::{self, Refusal};
+use crate::gateway::attempt::{self, Asked, Overdue, Tried};
+use crate::gateway::{Armed, StatusVia, outcome};
+use crate::journal;
+
+use super::{Done, Flight, Run};
+
+/// Times that a status query without an answer is made again, and the wait before each.
+const ASK_AGAIN: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+
+/// What the checks before a call lead to.
+enum Admission {
+    /// It can be made, with these arguments.
+    Make(Json),
+    /// It isn't made: its outcome is known, or it was refused. The records are written.
+    Settled,
+    /// It must wait for another call.
+    Hold,
+}
+
+impl Run {
+    /// Makes all calls that are ready: checks them, archives the intents of writes, then starts them.
+    pub(super) async fn make_calls(&mut self) -> Result<(), EngineError> {
+        let mut admitted: Vec<(Call, Json)> = Vec::new();
+        for call in std::mem::take(&mut self.ready) {
+            match self.admit(call, &admitted).await? {
+                Admission::Make(arguments) => {
+                    self.intend(call)?;
+                    admitted.push((call, arguments));
+                }
+                Admission::Settled => {}
+                Admission::Hold => self.held.push(call),
+            }
+        }
+        // Nothing is acted on before it is archived: verdicts of earlier steps and intents of these calls.
+        if self.journal.is_due() {
+            self.flush().await?;
+        }
+        for (call, arguments) in admitted {
+            self.dispatch(call, arguments);
+        }
+        Ok(())
+    }
+
+    async fn admit(&mut self, call: Call, admitted: &[(Call, Json)]) -> Result<Admission, EngineError> {
+        let Some((branch_id, action)) = self.state.action(call.action).map(|(id, action)| (id, action.clone())) else {
+            return Ok(Admission::Settled);
+        };
+        let prepared = Arc::clone(&self.prepared);
+        let armed = prepared.toolbox.get(&action.tool);
+        let arguments = loop {
+            match action.arguments.open(&self.values.blobs) {
+                Ok(arguments) => break arguments,
+                Err(missing) => self.load(missing).await?,
+            }
+        };
+        let branch: &Branch = &self.state.branches[&branch_id];
+        if let Err(refusal) =
+            admit::check(&prepared.task, &self.state, branch, &action, armed.map(Arc::as_ref), &arguments)
+        {
+            return self.refuse(call, refusal);
+        }
+        let Some(armed) = armed else { return Ok(Admission::Settled) };
+        if let Some(rule) = &armed.requires {
+            let holds = loop {
+                match self.state.precondition(&prepared.task, &self.values, branch_id, rule) {
+                    Ok(holds) => break holds,
+                    Err(missing) => self.load(missing).await?,
+                }
+            };
+            if let Some(refusal) = admit::precondition(&action.tool, rule.source(), holds) {
+                return self.refuse(call, refusal);
+            }
+        }
+        if action.attempts >= armed.contract.retry.max_attempts && action.effect == Effect::Write {
+            let tries = action.attempts;
+            let result = ToolResult::failure(Code::Unavailable, format!("it did not take effect in {tries} tries"));
+            self.finish_action(call, tries, OutcomeSource::Call, armed, result, Duration::ZERO)?;
+            return Ok(Admission::Settled);
+        }
+        if action.attempts == 0
+            && let Some(key) = &action.business_key
+        {
+            if self.is_open_elsewhere(&action, key, admitted) {
+                return Ok(Admission::Hold);
+            }
+            if let Some(known) = self.first_result(call, &action, key).await? {
+                return Ok(known);
+            }
+        }
+        if let Some(outcome) = self.cached(&action, armed) {
+            self.finish_outcome(
+                call,
+                action.attempts.max(1),
+                OutcomeSource::Cache,
+                outcome,
+                Vec::new(),
+                Duration::ZERO,
+            )?;
+            return Ok(Admission::Settled);
+        }
+        let busy = self.in_flight.values().filter(|flight| flight.tool == action.tool).count()
+            + admitted.iter().filter(|(other, _)| self.tool_of(*other) == Some(&action.tool)).count();
+        if armed.concurrency.is_some_and(|limit| busy >= limit) {
+            return Ok(Admission::Hold);
+        }
+        Ok(Admission::Make(arguments))
+    }
+
+    fn refuse(&mut self, call: Call, refusal: Refusal) -> Result<Admission, EngineError> {
+        let refused = ActionRefused {
+            branch: call.branch,
+            id: call.action,
+            code: refusal.code,
+            check: refusal.check.to_owned(),
+            reason: refusal.reason,
+        };
+        self.record(vec![Event::ActionRefused(refused).into()])?;
+        Ok(Admission::Settled)
+    }
+
+    fn tool_of(&self, call: Call) -> Option<&String> {
+        self.state.action(call.action).map(|(_, action)| &action.tool)
+    }
+
+    /// Whether another action of this run is about to have, or may have had, the same effect.
+    fn is_open_elsewhere(&self, action: &Action, key: &str, admitted: &[(Call, Json)]) -> bool {
+        let same = |other: &Action| other.id != action.id && other.business_key.as_deref() == Some(key);
+        self.state.branches.values().any(|branch| match &branch.phase {
+            loopforge_core::run::Phase::Acting { actions } => actions.iter().any(|other| {
+                same(other) && (other.attempts > 0 || admitted.iter().any(|(call, _)| call.action == other.id))
+            }),
+            _ => false,
+        })
+    }
+
+    /// The same effect was made before in this run: its first result is this call's, too (R41).
+    async fn first_result(&mut self, call: Call, action: &Action, key: &str) -> Result<Option<Admission>, EngineError> {
+        let Some(effect) = self.store.effect_by_key(self.id, key).await? else { return Ok(None) };
+        if effect.action == action.id {
+            return Ok(None);
+        }
+        match (effect.state, effect.outcome) {
+            (EffectState::Confirmed, outcome) => {
+                let outcome = outcome.unwrap_or_else(outcome::without_data);
+                self.finish_outcome(call, 1, OutcomeSource::FirstResult, outcome, Vec::new(), Duration::ZERO)?;
+                Ok(Some(Admission::Settled))
+            }
+            (EffectState::Started | EffectState::Unknown, _) => {
+                let reason = format!(
+                    "the same effect was started in step {} and its outcome is not known: `loopforge effects {}` shows it",
+                    effect.action.step, self.id
+                );
+                self.refuse(call, Refusal { code: Code::Refused, check: "effect_key", reason }).map(Some)
+            }
+            (EffectState::Failed | EffectState::NotHappened, _) => Ok(None),
+        }
+    }
+
+    fn cached(&self, action: &Action, armed: &Armed) -> Option<Outcome> {
+        let good_for = armed.cache?;
+        let (outcome, at) = self.cache.get(&(action.tool.clone(), action.digest))?;
+        (clock::now().since(*at) < good_for).then(|| outcome.clone())
+    }
+
+    /// Archives the intent of a write. A read has none: it can be made again.
+    fn intend(&mut self, call: Call) -> Result<(), EngineError> {
+        let Some((_, action)) = self.state.action(call.action) else { return Ok(()) };
+        if action.effect == Effect::Read {
+            return Ok(());
+        }
+        let started = ActionStarted {
+            branch: call.branch,
+            id: call.action,
+            attempt: action.attempts + 1,
+            token: self.token(call),
+            tool: action.tool.clone(),
+            business_key: action.business_key.clone(),
+        };
+        self.record(vec![Event::ActionStarted(started).into()])
+    }
+
+    fn token(&self, call: Call) -> StepToken {
+        StepToken::of(self.id, self.state.incarnation, call.action.step, call.action.action)
+    }
+
+    fn context(&self, call: Call, action: &Action, timeout: Duration, cancel: CancellationToken) -> CallContext {
+        let write = action.effect == Effect::Write;
+        CallContext {
+            run: self.id,
+            action: call.action,
+            attempt: if write { action.attempts } else { action.attempts + 1 },
+            step_token: write.then(|| self.token(call)),
+            timeout: timeout.min(self.prepared.task.limits.idle_timeout.0),
+            cancel,
+            workspace: Arc::clone(&self.workspace),
+            base: Arc::clone(&self.base),
+        }
+    }
+
+    fn dispatch(&mut self, call: Call, arguments: Json) {
+        let Some((_, action)) = self.state.action(call.action) else { return };
+        let Some(armed) = self.prepared.toolbox.get(&action.tool).map(Arc::clone) else { return };
+        let cancel = CancellationToken::new();
+        let context = self.context(call, action, armed.timeout, cancel.clone());
+        let write = action.effect == Effect::Write;
+        let tool = action.tool.clone();
+        let idle_timeout = self.prepared.task.limits.idle_timeout.0;
+        let overdue = self.overdue.0.clone();
+        let work = attempt::run(armed, arguments, context, call, idle_timeout, overdue);
+        let abort = self.at_work.spawn(async move { Done::Tried(Box::new(work.await)) });
+        self.in_flight.insert(call.action, Flight { abort, cancel, write, tool });
+    }
+
+    /// Takes in what a task beside the driver brought.
+    pub(super) fn take(&mut self, done: Result<Done, JoinError>) -> Result<(), EngineError> {
+        // Something has ended: what waited for it may go on.
+        self.ready.append(&mut self.held);
+        match done {
+            Ok(Done::Tried(tried)) => {
+                self.in_flight.remove(&tried.call.action);
+                self.take_result(*tried)
+            }
+            Ok(Done::Asked(asked)) => {
+                self.in_flight.remove(&asked.call.action);
+                self.take_status(asked)
+            }
+            // A read that was dropped; its place in `in_flight` went with it.
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn take_overdue(&mut self, overdue: Overdue) -> Result<(), EngineError> {
+        let still_started =
+            self.state.action(overdue.call.action).is_some_and(|(_, action)| action.state == ActionState::Started);
+        if !still_started {
+            return Ok(());
+        }
+        let reason = format!("no answer within {:?}; it is still waited for", overdue.timeout);
+        let unknown = ActionUnknown { branch: overdue.call.branch, id: overdue.call.action, reason };
+        self.record(vec![Event::ActionUnknown(unknown).into()])
+    }
+
+    fn take_result(&mut self, tried: Tried) -> Result<(), EngineError> {
+        let Tried { call, attempt, result, took, late } = tried;
+        let Some((_, action)) = self.state.action(call.action) else { return Ok(()) };
+        let action = action.clone();
+        let prepared = Arc::clone(&self.prepared);
+        let Some(armed) = prepared.toolbox.get(&action.tool) else { return Ok(()) };
+        let write = action.effect == Effect::Write;
+        if result.is_ok() {
+            let source = if late { OutcomeSource::LateAnswer } else { OutcomeSource::Call };
+            return self.finish_action(call, attempt, source, armed, result, took);
+        }
+        // A repeated call with the same token changes nothing more where the target honours it.
+        if write && result.leaves_effect_unknown() && !(armed.contract.idempotent && result.code.is_transient()) {
+            let error = result.error.unwrap_or_else(|| result.code.name().to_owned());
+            return self.became_unknown(call, &action, format!("{}: {error}", result.code));
+        }
+        let wait = armed.contract.retry.wait_after(attempt, result.code, result.retry_after);
+        // A write that was declared unknown can't be back to a passing failure: ask first.
+        let retriable = !(write && action.state != ActionState::Started);
+        if let Some(wait) = wait.filter(|_| retriable) {
+            let failed = AttemptFailed {
+                branch: call.branch,
+                id: call.action,
+                attempt,
+                code: result.code,
+                error: result.error.unwrap_or_else(|| result.code.name().to_owned()),
+                retry_at: clock::now().after(wait),
+                asked_wait_ms: result.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            };
+            return self.record(vec![Event::AttemptFailed(failed).into()]);
+        }
+        if write && result.leaves_effect_unknown() {
+            let error = result.error.unwrap_or_else(|| result.code.name().to_owned());
+            return self.became_unknown(call, &action, format!("{} after {attempt} tries: {error}", result.code));
+        }
+        self.finish_action(call, attempt, OutcomeSource::Call, armed, result, took)
+    }
+
+    fn became_unknown(&mut self, call: Call, action: &Action, reason: String) -> Result<(), EngineError> {
+        if matches!(action.state, ActionState::Unknown { .. } | ActionState::Asked(_)) {
+            return Ok(());
+        }
+        let unknown = ActionUnknown { branch: call.branch, id: call.action, reason };
+        self.record(vec![Event::ActionUnknown(unknown).into()])
+    }
+
+    fn finish_action(
+        &mut self,
+        call: Call,
+        attempt: u32,
+        source: OutcomeSource,
+        armed: &Armed,
+        result: ToolResult,
+        took: Duration,
+    ) -> Result<(), EngineError> {
+        let (outcome, blobs) = outcome::archive(armed, result);
+        if armed.cache.is_some() && outcome.is_ok() {
+            if let Some((_, action)) = self.state.action(call.action) {
+                self.cache.insert((action.tool.clone(), action.digest), (outcome.clone(), clock::now()));
+            }
+        }
+        self.finish_outcome(call, attempt, source, outcome, blobs, took)
+    }
+
+    fn finish_outcome(
+        &mut self,
+        call: Call,
+        attempt: u32,
+        source: OutcomeSource,
+        outcome: Outcome,
+        blobs: Vec<loopforge_core::payload::Blob>,
+        took: Duration,
+    ) -> Result<(), EngineError> {
+        let Some((_, action)) = self.state.action(call.action) else { return Ok(()) };
+        let effect = action.effect;
+        if let Some(drafts) = self.state.finish(call, attempt, source, outcome, blobs, took) {
+            self.record(drafts)?;
+            if journal::outcome_is_due(effect) {
+                self.journal.harden();
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out whether an effect happened, in the way that the tool offers (R42). Never a blind repetition.
+    pub(super) fn calibrate(&mut self, call: Call) -> Result<(), EngineError> {
+        let Some((_, action)) = self.state.action(call.action) else { return Ok(()) };
+        let action = action.clone();
+        let ActionState::Unknown { reason } = &action.state else { return Ok(()) };
+        let prepared = Arc::clone(&self.prepared);
+        let Some(armed) = prepared.toolbox.get(&action.tool) else {
+            return self.record(vec![unknown_effect(call, &action.tool, reason).into()]);
+        };
+        if armed.contract.idempotent && action.attempts < armed.contract.retry.max_attempts {
+            // The target honours the token: the same call with the same token changes nothing more.
+            self.ready.push(call);
+            return Ok(());
+        }
+        let tries = self.asked.get(&call.action).copied().unwrap_or(0) as usize;
+        if armed.status == StatusVia::Nobody || tries > ASK_AGAIN.len() {
+            return self.record(vec![unknown_effect(call, &action.tool, reason).into()]);
+        }
+        let wait = tries.checked_sub(1).and_then(|position| ASK_AGAIN.get(position)).copied().unwrap_or_default();
+        self.ask(call, &action, armed, wait);
+        Ok(())
+    }
+
+    fn ask(&mut self, call: Call, action: &Action, armed: &Arc<Armed>, wait: Duration) {
+        let cancel = CancellationToken::new();
+        let asking = match &armed.status {
+            StatusVia::Tool(name) => self.prepared.toolbox.get(name).map(Arc::clone),
+            StatusVia::Itself | StatusVia::Nobody => Some(Arc::clone(armed)),
+        };
+        let asks_itself = armed.status == StatusVia::Itself;
+        let timeout = asking.as_ref().map_or(armed.timeout, |tool| tool.timeout);
+        let context = self.context(call, action, timeout, cancel.clone());
+        let payload = action.arguments.clone();
+        let blobs: Vec<_> =
+            payload.holes.iter().filter_map(|hole| self.journal.pending_blob(&hole.blob).cloned()).collect();
+        let store = Arc::clone(&self.store);
+        let work = async move {
+            tokio::time::sleep(wait).await;
+            let mut cache = loopforge_core::payload::BlobCache::default();
+            for blob in blobs {
+                cache.insert(blob.reference, &blob.bytes);
+            }
+            let arguments = loop {
+                match payload.open(&cache) {
+                    Ok(arguments) => break arguments,
+                    Err(loopforge_core::payload::NotLoaded::Blob(reference)) => match store.blob(&reference).await {
+                        Ok(bytes) => cache.insert(reference, &bytes),
+                        Err(error) => return Asked { call, status: EffectStatus::Unknown(error.to_string()) },
+                    },
+                    Err(other) => return Asked { call, status: EffectStatus::Unknown(other.to_string()) },
+                }
+            };
+            match asking {
+                Some(tool) if asks_itself => attempt::ask_itself(tool, arguments, context, call).await,
+                Some(tool) => attempt::ask_tool(tool, arguments, context, call).await,
+                None => Asked { call, status: EffectStatus::Unknown("the task lists no such status tool".to_owned()) },
+            }
+        };
+        let abort = self.at_work.spawn(async move { Done::Asked(work.await) });
+        let tool = action.tool.clone();
+        self.in_flight.insert(call.action, Flight { abort, cancel, write: false, tool });
+    }
+
+    fn take_status(&mut self, asked: Asked) -> Result<(), EngineError> {
+        let call = asked.call;
+        let Some((_, action)) = self.state.action(call.action) else { return Ok(()) };
+        let action = action.clone();
+        match asked.status {
+            EffectStatus::Happened(data) => {
+                self.asked.remove(&call.action);
+                let prepared = Arc::clone(&self.prepared);
+                let Some(armed) = prepared.toolbox.get(&action.tool) else { return Ok(()) };
+                let result = ToolResult::success(data);
+                self.finish_action(call, action.attempts, OutcomeSource::StatusQuery, armed, result, Duration::ZERO)
+            }
+            EffectStatus::NotHappened => {
+                self.asked.remove(&call.action);
+                let not_happened = ActionNotHappened {
+                    branch: call.branch,
+                    id: call.action,
+                    source: OutcomeSource::StatusQuery,
+                    note: "the status query found nothing".to_owned(),
+                };
+                self.record(vec![Event::ActionNotHappened(not_happened).into()])
+            }
+            EffectStatus::Unknown(why) => {
+                tracing::warn!(run = %self.id, action = %call.action, "a status query brought no answer: {why}");
+                *self.asked.entry(call.action).or_default() += 1;
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Driving one run: ask the core what is next, archive it, do it, archive what came of it, ask again.
+//!
+//! One task owns the run's state; calls run beside it and send back what came of them. Before any call is made, all that was
+//! decided before it is archived as durably as it needs (see `journal`).
+
+mod call;
+mod report;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopforge_core::checkpoint;
+use loopforge_core::expression::Values;
+use loopforge_core::id::{ContentHash, RunId};
+use loopforge_core::payload::NotLoaded;
+use loopforge_core::record::{About, ActionId, Event, Outcome, QuestionAsked, Record, RunPaused};
+use loopforge_core::run::{Call, Draft, Idle, Move, RunState};
+use loopforge_core::time::Timestamp;
+use loopforge_store::{Lease, Store, StoreError, StoredCheckpoint};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::engine::{Engine, Options};
+use crate::error::EngineError;
+use crate::gateway::attempt::{Asked, Overdue, Tried};
+use crate::hooks::Hooks;
+use crate::journal::{Journal, Position};
+use crate::prepare::Prepared;
+
+pub use report::{OpenQuestion, Report};
+
+/// Sees every record once it is archived, in order.
+pub type Watcher = Box<dyn FnMut(&Record) + Send>;
+
+/// A run that this process owns.
+pub struct Run {
+    id: RunId,
+    store: Arc<dyn Store>,
+    options: Options,
+    prepared: Arc<Prepared>,
+    workspace: Arc<PathBuf>,
+    base: Arc<PathBuf>,
+    state: RunState,
+    values: Values,
+    journal: Journal,
+    watcher: Option<Watcher>,
+    hooks: Hooks,
+    /// Calls that run now, and status queries.
+    at_work: JoinSet<Done>,
+    in_flight: HashMap<ActionId, Flight>,
+    /// Calls that the core asked for and that were not made yet.
+    ready: Vec<Call>,
+    /// Calls that must wait for another one: the same effect is open, or the tool is busy.
+    held: Vec<Call>,
+    overdue: (UnboundedSender<Overdue>, UnboundedReceiver<Overdue>),
+    /// Answers of reads that are still good.
+    cache: HashMap<(String, ContentHash), (Outcome, Timestamp)>,
+    /// Status queries that were made for an action without an answer.
+    asked: HashMap<ActionId, u32>,
+    kept: Kept,
+    cancel: CancellationToken,
+}
+
+/// A call that runs now.
+struct Flight {
+    abort: AbortHandle,
+    cancel: CancellationToken,
+    /// It may change the world, so it isn't dropped.
+    write: bool,
+    tool: String,
+}
+
+/// The last checkpoint.
+struct Kept {
+    steps: u64,
+    at: tokio::time::Instant,
+}
+
+/// What a task beside the driver brings.
+enum Done {
+    Tried(Box<Tried>),
+    Asked(Asked),
+}
+
+impl Run {
+    pub(crate) fn new(
+        engine: &Engine,
+        prepared: Arc<Prepared>,
+        state: RunState,
+        values: Values,
+        lease: Lease,
+        workspace: PathBuf,
+        watcher: Option<Watcher>,
+    ) -> Self {
+        let journal = Journal::new(Arc::clone(&engine.store), lease, state.last_at, engine.options.store_patience);
+        Self {
+            id: state.run,
+            store: Arc::clone(&engine.store),
+            options: engine.options.clone(),
+            workspace: Arc::new(workspace),
+            base: Arc::new(prepared.base.clone()),
+            hooks: Hooks::new(&prepared, state.run),
+            kept: Kept { steps: state.totals.steps, at: tokio::time::Instant::now() },
+            prepared,
+            state,
+            values,
+            journal,
+            watcher,
+            at_work: JoinSet::new(),
+            in_flight: HashMap::new(),
+            ready: Vec::new(),
+            held: Vec::new(),
+            overdue: unbounded_channel(),
+            cache: HashMap::new(),
+            asked: HashMap::new(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// The run's id.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// The run's state now.
+    #[must_use]
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// The task.
+    #[must_use]
+    pub fn prepared(&self) -> &Arc<Prepared> {
+        &self.prepared
+    }
+
+    /// Notices for these records may not have been sent.
+    pub(crate) fn owe(&mut self, records: Vec<Record>) {
+        for record in &records {
+            self.hooks.take(record, &self.state);
+        }
+    }
+
+    pub(crate) fn show(&mut self, records: &[Record]) {
+        if let Some(watcher) = &mut self.watcher {
+            records.iter().for_each(watcher);
+        }
+    }
+
+    /// Carries the run out until it ends, waits for a person, is stopped at a limit, or `cancel` fires.
+    ///
+    /// After `Ok` everything that the report says is archived and the lease is given up.
+    ///
+    /// # Errors
+    /// [`EngineError::Store`] when the store fails for longer than is waited for: what is archived stays, and a resume goes on from
+    /// there. [`EngineError::Fenced`] when another worker took the run up: this one has done nothing since.
+    pub async fn drive(mut self, cancel: CancellationToken) -> Result<Report, EngineError> {
+        self.cancel = cancel;
+        let worked = self.work().await;
+        // Whatever still runs belongs to nobody now. Reads may be made again; writes are found to be unknown.
+        for flight in self.in_flight.values() {
+            flight.cancel.cancel();
+        }
+        let report = match worked {
+            Ok(interrupted) => {
+                self.finish_notices().await?;
+                Ok(report::make(&self.state, interrupted))
+            }
+            Err(error) => Err(error),
+        };
+        self.leave().await;
+        report
+    }
+
+    /// Gives the lease up.
+    pub(crate) async fn leave(mut self) {
+        self.at_work.shutdown().await;
+        if let Err(error) = self.store.release_lease(self.journal.lease()).await {
+            tracing::warn!(run = %self.id, "the lease could not be given up; it lapses by itself: {error}");
+        }
+    }
+
+    /// Returns whether the run was interrupted.
+    async fn work(&mut self) -> Result<bool, EngineError> {
+        loop {
+            if self.cancel.is_cancelled() {
+                self.interrupt().await?;
+                return Ok(true);
+            }
+            self.take_finished()?;
+            let in_flight = |id: ActionId| {
+                self.in_flight.contains_key(&id) || self.ready.iter().chain(&self.held).any(|call| call.action == id)
+            };
+            let prepared = &self.prepared;
+            let next =
+                self.state.next(&prepared.task, prepared.toolbox.facts(), &self.values, clock::now(), &in_flight);
+            match next {
+                Err(missing) => self.load(missing).await?,
+                Ok(Move::Record(drafts)) => self.record(drafts)?,
+                Ok(Move::Call(call)) => self.ready.push(call),
+                Ok(Move::Calibrate(call)) => self.calibrate(call)?,
+                Ok(Move::Ended(_)) => {
+                    self.flush().await?;
+                    return Ok(false);
+                }
+                Ok(Move::Idle(idle)) => {
+                    if !self.ready.is_empty() {
+                        self.make_calls().await?;
+                    } else if self.journal.is_due() {
+                        self.flush().await?;
+                    } else if self.settle(idle).await? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Applies events and puts them on their way to the archive.
+    pub(crate) fn record(&mut self, drafts: Vec<Draft>) -> Result<(), EngineError> {
+        for draft in drafts {
+            let record = self.journal.write(draft);
+            self.state.apply(&record).map_err(|source| EngineError::Archive { run: self.id, source })?;
+            match &record.event {
+                Event::StateSaved(saved) => {
+                    self.values.save(&saved.key, saved.member.as_deref(), saved.value.clone());
+                }
+                Event::LoopFound(found) if self.hooks.pauses_on_loops() && self.state.question.is_none() => {
+                    let question = format!(
+                        "The run goes round in a circle ({}, {} rounds). Continue, or abort?",
+                        found.tools.join(", "),
+                        found.rounds
+                    );
+                    let asked = QuestionAsked { branch: None, action: None, about: About::Loop, question };
+                    let record = self.journal.write(Event::QuestionAsked(asked).into());
+                    self.state.apply(&record).map_err(|source| EngineError::Archive { run: self.id, source })?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Archives what is pending.
+    pub(crate) async fn flush(&mut self) -> Result<(), EngineError> {
+        let position =
+            Position { status: self.state.status(), wake_at: self.state.wake_at(), steps: self.state.totals.steps };
+        let id = self.id;
+        let on_trouble =
+            |error: &StoreError| tracing::warn!(run = %id, "nothing is done until this is archived: {error}");
+        let archived = self.journal.flush(position, &self.cancel, on_trouble).await?;
+        self.show(&archived);
+        for record in &archived {
+            self.hooks.take(record, &self.state);
+        }
+        self.keep_checkpoint().await
+    }
+
+    /// Keeps a checkpoint when one is due. Notices that are owed come first: a resume looks for them after the checkpoint only.
+    async fn keep_checkpoint(&mut self) -> Result<(), EngineError> {
+        let limits = &self.prepared.task.limits;
+        let steps = self.state.totals.steps - self.kept.steps;
+        let due = steps >= limits.checkpoint_interval.max(1)
+            || (steps > 0 && self.kept.at.elapsed() >= limits.checkpoint_max_age.0);
+        if !due || !self.hooks.is_idle() || self.journal.has_pending() {
+            return Ok(());
+        }
+        let kept =
+            StoredCheckpoint { seq: self.state.head, at: self.state.last_at, bytes: checkpoint::write(&self.state) };
+        match self.store.save_checkpoint(self.journal.lease(), kept).await {
+            Ok(()) => {}
+            Err(StoreError::LeaseLost(run)) => return Err(EngineError::Fenced(run)),
+            // A checkpoint is never the only copy of anything.
+            Err(error) => tracing::warn!(run = %self.id, "no checkpoint was kept: {error}"),
+        }
+        self.kept = Kept { steps: self.state.totals.steps, at: tokio::time::Instant::now() };
+        Ok(())
+    }
+
+    /// Brings what an expression reads into memory.
+    async fn load(&mut self, missing: NotLoaded) -> Result<(), EngineError> {
+        match missing {
+            NotLoaded::Blob(reference) => {
+                if let Some(blob) = self.journal.pending_blob(&reference) {
+                    self.values.blobs.insert(reference, &blob.bytes);
+                } else {
+                    let bytes = self.store.blob(&reference).await?;
+                    self.values.blobs.insert(reference, &bytes);
+                }
+            }
+            NotLoaded::State(key) => {
+                // What is pending for this key isn't in the store yet.
+                self.journal.harden();
+                self.flush().await?;
+                let value = self.store.state_value(self.id, &key, None).await?;
+                self.values.load(&key, value);
+            }
+            NotLoaded::WholeState => {
+                self.journal.harden();
+                self.flush().await?;
+                for (key, value) in self.store.state(self.id, None).await? {
+                    self.values.load(&key, Some(value));
+                }
+                self.values.loaded_whole();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something happens. Returns true when nothing will happen by itself.
+    async fn settle(&mut self, idle: Idle) -> Result<bool, EngineError> {
+        self.values.blobs.trim(self.options.blob_memory);
+        let waits = !self.at_work.is_empty();
+        let wake = idle.wake_at.filter(|_| !idle.stopped);
+        if !waits && wake.is_none() && self.hooks.is_idle() {
+            return Ok(true);
+        }
+        let until = wake.map(|at| at.since(clock::now())).unwrap_or(Duration::MAX);
+        let renew = self.options.lease_ttl / 3;
+        let mut renewed = false;
+        tokio::select! {
+            Some(done) = self.at_work.join_next(), if waits => self.take(done)?,
+            Some(overdue) = self.overdue.1.recv() => self.take_overdue(overdue)?,
+            Some(sent) = self.hooks.sent() => self.record(vec![Event::HookSent(sent).into()])?,
+            () = tokio::time::sleep(until.min(renew)) => renewed = until > renew,
+            () = self.cancel.cancelled() => {}
+        }
+        if renewed {
+            self.renew().await?;
+        }
+        Ok(false)
+    }
+
+    /// Nothing was appended for a while: the lease must not lapse meanwhile, and an old checkpoint is replaced.
+    async fn renew(&mut self) -> Result<(), EngineError> {
+        match self.store.renew_lease(self.journal.lease(), self.options.lease_ttl).await {
+            Ok(_) => self.keep_checkpoint().await,
+            Err(StoreError::LeaseLost(run)) => Err(EngineError::Fenced(run)),
+            Err(error) if error.is_transient() => {
+                tracing::warn!(run = %self.id, "the lease could not be renewed: {error}");
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes what has come back, without waiting.
+    fn take_finished(&mut self) -> Result<(), EngineError> {
+        while let Ok(overdue) = self.overdue.1.try_recv() {
+            self.take_overdue(overdue)?;
+        }
+        while let Some(done) = self.at_work.try_join_next() {
+            self.take(done)?;
+        }
+        Ok(())
+    }
+
+    /// Stops work so that a resume goes on from here: reads are dropped, writes are awaited, then the run is paused.
+    async fn interrupt(&mut self) -> Result<(), EngineError> {
+        self.ready.clear();
+        self.held.clear();
+        for flight in self.in_flight.values().filter(|flight| !flight.write) {
+            flight.abort.abort();
+        }
+        self.in_flight.retain(|_, flight| flight.write);
+        let patience = self.prepared.task.limits.idle_timeout.0;
+        let deadline = tokio::time::Instant::now() + patience;
+        while !self.in_flight.is_empty() {
+            match tokio::time::timeout_at(deadline, self.at_work.join_next()).await {
+                Ok(Some(done)) => self.take(done)?,
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let reason = "interrupted".to_owned();
+        self.record(vec![Event::RunPaused(RunPaused { reason }).into()])?;
+        // The archive is written to the end, although the interruption has been asked for.
+        self.cancel = CancellationToken::new();
+        self.flush().await
+    }
+
+    /// Waits a while for notices that are on their way.
+    async fn finish_notices(&mut self) -> Result<(), EngineError> {
+        /// A notice that takes longer is owed: a resume sends it again, under the same id.
+        const PATIENCE: Duration = Duration::from_secs(45);
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !self.hooks.is_idle() {
+            match tokio::time::timeout_at(deadline, self.hooks.sent()).await {
+                Ok(Some(sent)) => self.record(vec![Event::HookSent(sent).into()])?,
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.flush().await
+    }
+}

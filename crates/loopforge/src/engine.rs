@@ -1,0 +1,384 @@
+//! Opening runs: new ones, and those that a crash, a person or a limit interrupted.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loopforge_core::checkpoint;
+use loopforge_core::expression::Values;
+use loopforge_core::id::{RecordId, RunId, Seq, StepNo};
+use loopforge_core::json::{self, Json};
+use loopforge_core::payload::Payload;
+use loopforge_core::record::{
+    About, ActionId, Answer, Event, FORMAT, LimitsRaised, OutcomeSource, QuestionAnswered, QuestionAsked, Record,
+    RunResumed, RunStarted,
+};
+use loopforge_core::run::{ActionState, Call, Draft, Phase, RunState};
+use loopforge_store::{Lease, NewRun, Store, StoreError, Worker};
+use uuid::Uuid;
+
+use crate::driver::{Run, Watcher};
+use crate::error::EngineError;
+use crate::gateway::Registry;
+use crate::prepare::Prepared;
+use crate::{VERSION, clock};
+
+/// Records that are read at once when a run is folded.
+const PAGE: usize = 1000;
+
+/// Opens runs in one store, as one worker.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) worker: Worker,
+    pub(crate) options: Options,
+    pub(crate) registry: Registry,
+}
+
+/// Habits of an engine.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the folders of runs go. An absolute path.
+    pub workspaces: PathBuf,
+    /// How long a lease lasts without renewal (R45).
+    pub lease_ttl: Duration,
+    /// How long a store that fails is waited for before a run is given up; it can be resumed then.
+    pub store_patience: Duration,
+    /// Blobs kept in memory, in bytes.
+    pub blob_memory: u64,
+}
+
+impl Options {
+    /// The usual habits.
+    #[must_use]
+    pub fn new(workspaces: PathBuf) -> Self {
+        Self {
+            workspaces,
+            lease_ttl: Duration::from_secs(60),
+            store_patience: Duration::from_secs(300),
+            blob_memory: 64 << 20,
+        }
+    }
+}
+
+/// What a new run is given.
+#[derive(Default)]
+pub struct Start {
+    /// Inputs by name, as [`crate::inputs`] reads them.
+    pub inputs: BTreeMap<String, Json>,
+    /// Sees every record once it is archived.
+    pub watcher: Option<Watcher>,
+}
+
+/// How a run is taken up again.
+#[derive(Default)]
+pub struct Resume {
+    /// A higher number of steps.
+    pub max_steps: Option<u64>,
+    /// A longer time since the run's start.
+    pub max_duration: Option<Duration>,
+    /// Sees every record once it is archived.
+    pub watcher: Option<Watcher>,
+}
+
+impl Engine {
+    /// An engine on `store`. Each process has a worker id of its own, drawn now.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
+        let label = format!("process {}", std::process::id());
+        let worker = Worker { id: Uuid::now_v7().simple().to_string(), label, lease_ttl: options.lease_ttl };
+        Self { store, worker, options, registry: Registry::default() }
+    }
+
+    /// Adds tools that task files can name as `builtin`.
+    #[must_use]
+    pub fn with_tools(mut self, registry: Registry) -> Self {
+        self.registry = registry;
+        self
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The tools that a program added.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Creates a run. After `Ok` it is in the archive and survives anything; [`Run::drive`] carries it out.
+    ///
+    /// # Errors
+    /// [`EngineError::Io`] when its folder can't be made, [`EngineError::Store`].
+    pub async fn start(&self, prepared: Arc<Prepared>, start: Start) -> Result<Run, EngineError> {
+        let id = RunId(Uuid::now_v7());
+        let workspace = self.options.workspaces.join(id.to_string());
+        std::fs::create_dir_all(&workspace).map_err(|source| EngineError::Io {
+            what: format!("the run's folder `{}` can't be made", workspace.display()),
+            source,
+        })?;
+        let mut blobs = Vec::new();
+        let inputs: BTreeMap<String, Payload> = start
+            .inputs
+            .into_iter()
+            .map(|(name, mut value)| {
+                json::clean(&mut value);
+                (name, Payload::stow(value, &mut blobs))
+            })
+            .collect();
+        let at = clock::now();
+        let event = Event::RunStarted(RunStarted {
+            format: FORMAT,
+            task: prepared.hash,
+            name: prepared.task.name.clone(),
+            goal: prepared.task.goal.clone(),
+            version: VERSION.to_owned(),
+            inputs: inputs.clone(),
+        });
+        let record = Record { seq: Seq(1), id: RecordId(Uuid::now_v7()), at, event };
+        let mut state = RunState::new(id, &prepared.task);
+        state.apply(&record).map_err(|source| EngineError::Archive { run: id, source })?;
+        let mut values = Values::new(inputs, true);
+        for blob in &blobs {
+            values.blobs.insert(blob.reference, &blob.bytes);
+        }
+        let new = NewRun {
+            id,
+            name: prepared.task.name.clone(),
+            task: prepared.source.clone(),
+            workspace: workspace.display().to_string(),
+            base: prepared.base.display().to_string(),
+            at,
+            records: vec![record.clone()],
+            blobs,
+        };
+        let lease = self.store.create_run(new, &self.worker).await?;
+        let mut run = Run::new(self, prepared, state, values, lease, workspace, start.watcher);
+        run.show(&[record]);
+        Ok(run)
+    }
+
+    /// Takes a run up again: the newest checkpoint, and the records after it.
+    ///
+    /// # Errors
+    /// [`StoreError::Held`] says who has it and until when; nothing was changed. [`EngineError::Ended`] when there is nothing left to
+    /// do. [`EngineError::Archive`], [`StoreError::Corrupt`], [`StoreError::Newer`]: it can't be read; nothing was changed.
+    pub async fn resume(&self, id: RunId, resume: Resume) -> Result<Run, EngineError> {
+        let lease = self.store.claim_run(id, &self.worker).await?;
+        match self.reopen(id, lease.clone(), resume).await {
+            Ok(run) => Ok(run),
+            Err(error) => {
+                // The first error tells what is wrong; a lease that can't be given up lapses by itself.
+                let _ = self.store.release_lease(&lease).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn reopen(&self, id: RunId, lease: Lease, resume: Resume) -> Result<Run, EngineError> {
+        let info = self.store.run(id).await?;
+        if info.status.is_final() {
+            return Err(EngineError::Ended { run: id, status: info.status });
+        }
+        let source = self.store.task(info.task).await?;
+        let prepared = Prepared::from_store(source, &PathBuf::from(&info.base), &self.registry)?;
+        let loaded = self.load(id, &prepared).await?;
+        if loaded.state.head != lease.head {
+            let problem = format!("{id}: the archive ends at {}, its head says {}", loaded.state.head, lease.head);
+            return Err(StoreError::Corrupt(problem).into());
+        }
+        if loaded.state.ended.is_some() {
+            return Err(EngineError::Ended { run: id, status: loaded.state.status() });
+        }
+        let values = Values::new(self.inputs(id).await?, false);
+        let workspace = PathBuf::from(&info.workspace);
+        std::fs::create_dir_all(&workspace).map_err(|source| EngineError::Io {
+            what: format!("the run's folder `{}` can't be made", workspace.display()),
+            source,
+        })?;
+        let mut run = Run::new(self, prepared, loaded.state, values, lease, workspace, resume.watcher);
+        run.owe(loaded.records);
+        let mut drafts = vec![Draft::from(Event::RunResumed(RunResumed {
+            worker: self.worker.label.clone(),
+            version: VERSION.to_owned(),
+            checkpoint: loaded.checkpoint,
+        }))];
+        if resume.max_steps.is_some() || resume.max_duration.is_some() {
+            drafts.push(
+                Event::LimitsRaised(LimitsRaised {
+                    max_steps: resume.max_steps,
+                    max_duration_ms: resume
+                        .max_duration
+                        .map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+                    by: self.worker.label.clone(),
+                })
+                .into(),
+            );
+        }
+        run.record(drafts)?;
+        run.flush().await?;
+        Ok(run)
+    }
+
+    /// Folds a run's records, from the newest checkpoint that can be used.
+    ///
+    /// # Errors
+    /// As [`Self::resume`].
+    pub async fn load(&self, id: RunId, prepared: &Prepared) -> Result<Loaded, EngineError> {
+        let kept = self.store.load_checkpoint(id).await?;
+        let (mut state, checkpoint) = match kept.map(|kept| (kept.seq, checkpoint::read(&kept.bytes))) {
+            Some((seq, Ok(state))) if state.run == id && state.head == seq && state.task == prepared.hash => {
+                (state, Some(seq))
+            }
+            Some((seq, Err(unusable))) => {
+                tracing::warn!(run = %id, %seq, "{unusable}; the archive is read from its first record");
+                (RunState::new(id, &prepared.task), None)
+            }
+            Some((seq, Ok(_))) => {
+                tracing::warn!(run = %id, %seq, "the checkpoint belongs to something else; it is passed over");
+                (RunState::new(id, &prepared.task), None)
+            }
+            None => (RunState::new(id, &prepared.task), None),
+        };
+        let mut records = Vec::new();
+        loop {
+            let page = self.store.records(id, state.head, PAGE).await?;
+            let full = page.len() == PAGE;
+            for record in page {
+                state.apply(&record).map_err(|source| EngineError::Archive { run: id, source })?;
+                // Only records that a notice may be owed for are kept.
+                if crate::hooks::may_owe(&record.event) && record.seq > state.told {
+                    records.push(record);
+                }
+            }
+            if !full {
+                return Ok(Loaded { state, checkpoint, records });
+            }
+        }
+    }
+
+    async fn inputs(&self, id: RunId) -> Result<BTreeMap<String, Payload>, EngineError> {
+        let first = self.store.records(id, Seq(0), 1).await?;
+        match first.into_iter().next().map(|record| record.event) {
+            Some(Event::RunStarted(started)) => Ok(started.inputs),
+            _ => Err(StoreError::Corrupt(format!("{id}: its first record is not `run_started`")).into()),
+        }
+    }
+
+    /// Answers an open question of a run that nobody works on. `step` names the step that it is about; `None` the run as a whole.
+    ///
+    /// After `Ok` the answer is archived and survives anything; [`Self::resume`] goes on with it.
+    ///
+    /// # Errors
+    /// [`EngineError::NoQuestion`] lists what is open; nothing was changed. [`StoreError::Held`] while somebody works on the run.
+    pub async fn answer(&self, id: RunId, step: Option<StepNo>, answer: Answer, by: &str) -> Result<(), EngineError> {
+        let mut run = self.resume(id, Resume::default()).await?;
+        let result = match answer_drafts(run.state(), step, answer, by) {
+            Some(drafts) => run.record(drafts),
+            None => Err(EngineError::NoQuestion {
+                run: id,
+                about: step.map_or_else(|| "about the run as a whole".to_owned(), |step| format!("about step {step}")),
+                open: open_questions(run.state()),
+            }),
+        };
+        let flushed = run.flush().await;
+        run.leave().await;
+        result.and(flushed)
+    }
+}
+
+/// A run as its archive tells it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its state.
+    pub state: RunState,
+    /// The checkpoint from which it was folded.
+    pub checkpoint: Option<Seq>,
+    /// Records for which notices may be owed.
+    pub(crate) records: Vec<Record>,
+}
+
+fn open_questions(state: &RunState) -> String {
+    let open: Vec<String> = state
+        .questions()
+        .map(|(branch, question)| match (question.action, branch.and_then(|id| state.branches.get(&id))) {
+            (Some(action), _) => format!("step {}: {}", action.step, question.text),
+            (None, Some(branch)) => format!("step {}: {}", branch.step, question.text),
+            (None, None) => format!("the run: {}", question.text),
+        })
+        .collect();
+    if open.is_empty() { "no question is open".to_owned() } else { format!("open are: {}", open.join("; ")) }
+}
+
+fn answer_drafts(state: &RunState, step: Option<StepNo>, answer: Answer, by: &str) -> Option<Vec<Draft>> {
+    let answered =
+        |branch| Draft::from(Event::QuestionAnswered(QuestionAnswered { branch, answer, by: by.to_owned() }));
+    let Some(step) = step else {
+        return (state.question.is_some() || answer == Answer::Abort).then(|| vec![answered(None)]);
+    };
+    for (id, branch) in state.branches.iter().filter(|(_, branch)| branch.step == step) {
+        match &branch.phase {
+            Phase::Waiting { on: loopforge_core::run::WaitFor::Person(_) }
+                if matches!(answer, Answer::Continue | Answer::Skip | Answer::Abort) =>
+            {
+                return Some(vec![answered(Some(*id))]);
+            }
+            Phase::Acting { actions } if matches!(answer, Answer::Happened | Answer::Not | Answer::Abort) => {
+                let Some(action) = actions
+                    .iter()
+                    .find(|action| matches!(action.state, ActionState::Asked(_) | ActionState::Unknown { .. }))
+                else {
+                    continue;
+                };
+                let mut drafts = Vec::new();
+                if let ActionState::Unknown { reason } = &action.state {
+                    drafts.push(unknown_effect(Call { branch: *id, action: action.id }, &action.tool, reason).into());
+                }
+                drafts.push(answered(Some(*id)));
+                drafts.extend(settled(state, Call { branch: *id, action: action.id }, answer, by));
+                return Some(drafts);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// What a person's word makes of an action.
+fn settled(state: &RunState, call: Call, answer: Answer, by: &str) -> Vec<Draft> {
+    match answer {
+        Answer::Happened => {
+            let attempt = state.action(call.action).map_or(1, |(_, action)| action.attempts);
+            let result = crate::gateway::outcome::without_data();
+            state.finish(call, attempt, OutcomeSource::Person, result, Vec::new(), Duration::ZERO).unwrap_or_default()
+        }
+        Answer::Not => vec![
+            Event::ActionNotHappened(loopforge_core::record::ActionNotHappened {
+                branch: call.branch,
+                id: call.action,
+                source: OutcomeSource::Person,
+                note: format!("{by} says so"),
+            })
+            .into(),
+        ],
+        Answer::Abort | Answer::Continue | Answer::Skip => Vec::new(),
+    }
+}
+
+/// The question whether an effect happened.
+pub(crate) fn unknown_effect(call: Call, tool: &str, reason: &str) -> Event {
+    let ActionId { step, action } = call.action;
+    Event::QuestionAsked(QuestionAsked {
+        branch: Some(call.branch),
+        action: Some(call.action),
+        about: About::UnknownEffect,
+        question: format!(
+            "Did the call of `{tool}` in step {step} (action {action}) take effect? It was started, and it is not known: {reason}. \
+             Look at its target, then say `--happened`, `--not`, or `--abort`."
+        ),
+    })
+}

@@ -1,0 +1,80 @@
+//! The checks before a call, in this order: whitelist, lifecycle, schema, quota, precondition. Each refusal has a reason that
+//! names the remedy. The tool was not called.
+
+use loopforge_core::json::Json;
+use loopforge_core::run::{Action, Branch, RunState};
+use loopforge_core::task::Task;
+use loopforge_core::tool::Code;
+
+use super::Armed;
+
+/// Why a call is not made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// [`Code::InvalidArgument`] or [`Code::Refused`].
+    pub code: Code,
+    /// Which check.
+    pub check: &'static str,
+    /// Why, and what to do.
+    pub reason: String,
+}
+
+impl Refusal {
+    fn new(check: &'static str, reason: String) -> Self {
+        Self { code: Code::Refused, check, reason }
+    }
+}
+
+/// Checks everything that needs no expression.
+///
+/// # Errors
+/// The first check that refuses.
+pub fn check(
+    task: &Task,
+    state: &RunState,
+    branch: &Branch,
+    action: &Action,
+    armed: Option<&Armed>,
+    arguments: &Json,
+) -> Result<(), Refusal> {
+    let tool = &action.tool;
+    let subgoal = &task.subgoals[branch.subgoal];
+    let Some(armed) = armed else {
+        let reason = format!("the task lists no tool `{tool}`: add it under `tools`");
+        return Err(Refusal::new("whitelist", reason));
+    };
+    if subgoal.tools.as_ref().is_some_and(|allowed| !allowed.contains(tool)) {
+        let reason = format!("subgoal `{}` may not call `{tool}`: its `tools` don't list it", subgoal.id);
+        return Err(Refusal::new("whitelist", reason));
+    }
+    if let (Some(lifecycle), Some(now)) = (&task.states, &state.lifecycle)
+        && let Some(allowed) = lifecycle.tools.get(now)
+        && !allowed.contains(tool)
+    {
+        let reason = format!("`{tool}` is not allowed in state `{now}`; allowed are: {}", allowed.join(", "));
+        return Err(Refusal::new("lifecycle", reason));
+    }
+    if let Some(broken) = armed.broken_input(arguments) {
+        return Err(Refusal { code: Code::InvalidArgument, check: "schema", reason: broken });
+    }
+    if let Some(max) = armed.max_calls {
+        // This call is counted already.
+        let calls = state.calls.get(tool).copied().unwrap_or(0);
+        if calls > max {
+            let reason = format!("`{tool}` has been called {max} times in this run, which is its `max_calls`");
+            return Err(Refusal::new("quota", reason));
+        }
+    }
+    Ok(())
+}
+
+/// The refusal of a call whose precondition doesn't hold.
+#[must_use]
+pub fn precondition(tool: &str, rule: &str, outcome: Result<bool, String>) -> Option<Refusal> {
+    let why = match outcome {
+        Ok(true) => return None,
+        Ok(false) => "does not hold".to_owned(),
+        Err(reason) => reason,
+    };
+    Some(Refusal::new("precondition", format!("`{tool}` requires `{rule}`: {why}")))
+}
