@@ -1,4 +1,7 @@
-//! For tests of stores and of what stands on them: a clock to be moved by hand, and a store that fails on demand.
+//! For tests of stores and of what stands on them: a clock to be moved by hand, a store that fails on demand, and
+//! [`samples`] of runs and records.
+
+pub mod samples;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};

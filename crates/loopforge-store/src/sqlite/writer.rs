@@ -1,0 +1,278 @@
+//! The one thread that writes.
+//!
+//! It takes whatever operations are waiting, runs them in one transaction, and answers each after the commit: with many
+//! runs at work one flush of the disk serves many appends, and with one run nothing waits for company.
+//!
+//! It also keeps the write-ahead log short. SQLite would do that within a commit; here it happens after the answers, so that no
+//! append waits for it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rusqlite::hooks::Wal;
+use rusqlite::wal::CheckpointMode;
+use tokio::sync::{mpsc, oneshot};
+
+use super::error::{Failed, store_error};
+use super::open::{self, Options};
+use crate::StoreError;
+
+/// Operations in one transaction. More gains nothing: beyond a hundred or so only the wait of each grows.
+const LARGEST_BATCH: usize = 256;
+
+/// Operations that may wait. Beyond it, callers wait for a place: that slows them down to what the disk can take.
+const QUEUE: usize = 1024;
+
+/// Pages in the write-ahead log from which on it is written back to the database when nothing waits.
+const WAL_IDLE_PAGES: u32 = 2_000;
+/// Pages from which on it is written back although there is work.
+const WAL_BUSY_PAGES: u32 = 8_000;
+/// Pages from which on a long read must be in the way: it is waited for a little, and said aloud.
+const WAL_LARGE_PAGES: u32 = 32_000;
+/// How long readers are waited for then.
+const WAL_PATIENCE: Duration = Duration::from_millis(100);
+
+/// A handle on the writing thread. When the last one is dropped, the thread finishes what is waiting and closes the database.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    queue: Option<mpsc::Sender<Box<dyn Work>>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Starts the thread with a connection that is ready to write.
+    pub(crate) fn start(path: PathBuf, options: Options, connection: Connection) -> std::io::Result<Self> {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let mut state = State {
+            path,
+            options,
+            connection: None,
+            full_sync: None,
+            wal_pages: Arc::default(),
+            wal_seen: 0,
+            wal_next_try: 0,
+        };
+        let thread = thread::Builder::new().name("loopforge-store".to_owned()).spawn(move || {
+            state.adopt(connection);
+            state.work(waiting);
+        })?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Runs `operation` in a transaction and returns its answer after the commit; a `hard` one after a flush of the disk.
+    ///
+    /// The operation may be run more than once, each time after all that it wrote was taken back.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        hard: bool,
+        operation: impl FnMut(&Connection) -> Result<T, Failed> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let stopped = || StoreError::Unavailable("the store's writer has stopped; open the store again".to_owned());
+        let (reply, answer) = oneshot::channel();
+        let queue = self.queue.as_ref().ok_or_else(stopped)?;
+        let work = Box::new(Operation { hard, operation, result: None, reply });
+        queue.send(work).await.map_err(|_| stopped())?;
+        answer.await.map_err(|_| stopped())?
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the store's writer ended in a panic");
+        }
+    }
+}
+
+/// An operation that waits for the writer.
+trait Work: Send {
+    /// Whether it must survive a loss of power.
+    fn hard(&self) -> bool;
+    /// Runs it, inside a transaction, and keeps its answer. An error means that the transaction is lost.
+    fn run(&mut self, connection: &Connection) -> rusqlite::Result<()>;
+    /// Sends the answer, or the reason why there was no commit.
+    fn answer(self: Box<Self>, commit: Result<(), StoreError>);
+}
+
+struct Operation<T, F> {
+    hard: bool,
+    operation: F,
+    result: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send, F: FnMut(&Connection) -> Result<T, Failed> + Send> Work for Operation<T, F> {
+    fn hard(&self) -> bool {
+        self.hard
+    }
+
+    fn run(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        self.result = Some(match (self.operation)(connection) {
+            Ok(value) => Ok(value),
+            Err(Failed::Refused(error)) => Err(error),
+            Err(Failed::Sql(error)) => return Err(error),
+        });
+        Ok(())
+    }
+
+    fn answer(self: Box<Self>, commit: Result<(), StoreError>) {
+        let answer = match (commit, self.result) {
+            (Ok(()), Some(result)) => result,
+            (Ok(()), None) => Err(StoreError::Unavailable("the operation did not run".to_owned())),
+            (Err(error), _) => Err(error),
+        };
+        // Nobody listens when the caller gave up; what was written stays.
+        let _ = self.reply.send(answer);
+    }
+}
+
+struct State {
+    path: PathBuf,
+    options: Options,
+    /// None after an error that may have left it in doubt: it is opened anew for the next operation.
+    connection: Option<Connection>,
+    /// What `synchronous` is set to: it can't be changed inside a transaction, and setting it costs a statement.
+    full_sync: Option<bool>,
+    /// Pages in the write-ahead log, as the last commit told.
+    wal_pages: Arc<AtomicU32>,
+    /// The same when it was last looked at.
+    wal_seen: u32,
+    /// From how many pages on the next checkpoint is tried.
+    wal_next_try: u32,
+}
+
+impl State {
+    fn work(&mut self, mut waiting: mpsc::Receiver<Box<dyn Work>>) {
+        while let Some(first) = waiting.blocking_recv() {
+            let mut batch = vec![first];
+            while batch.len() < LARGEST_BATCH
+                && let Ok(next) = waiting.try_recv()
+            {
+                batch.push(next);
+            }
+            self.commit(batch);
+            self.shorten_wal(waiting.is_empty());
+        }
+        if let Some(connection) = self.connection.take()
+            && let Err((_, error)) = connection.close()
+        {
+            tracing::warn!(%error, path = %self.path.display(), "the database did not close cleanly; nothing is lost");
+        }
+    }
+
+    fn commit(&mut self, mut batch: Vec<Box<dyn Work>>) {
+        let Err(error) = self.transaction(&mut batch) else {
+            batch.into_iter().for_each(|work| work.answer(Ok(())));
+            return;
+        };
+        let error = store_error(&error, &self.path);
+        // Alone, each gets its own verdict: one that is too large for the disk must not fail the small ones with it. A lock or a
+        // read-only disk is the same for all.
+        let for_all = matches!(error, StoreError::Unavailable(_) | StoreError::ReadOnly(_));
+        if batch.len() == 1 || for_all {
+            batch.into_iter().for_each(|work| work.answer(Err(error.clone())));
+            return;
+        }
+        for work in batch {
+            self.commit(vec![work]);
+        }
+    }
+
+    fn transaction(&mut self, batch: &mut [Box<dyn Work>]) -> rusqlite::Result<()> {
+        let hard = batch.iter().any(|work| work.hard());
+        let result = self.try_transaction(batch, hard);
+        if let Err(error) = &result {
+            self.recover(error);
+        }
+        result
+    }
+
+    fn try_transaction(&mut self, batch: &mut [Box<dyn Work>], hard: bool) -> rusqlite::Result<()> {
+        if self.connection.is_none() {
+            let connection = open::reopen(&self.path, &self.options)?;
+            self.adopt(connection);
+        }
+        let Some(connection) = &self.connection else { return Err(rusqlite::Error::InvalidQuery) };
+        if self.full_sync != Some(hard) {
+            connection.execute_batch(if hard { "pragma synchronous = full" } else { "pragma synchronous = normal" })?;
+            self.full_sync = Some(hard);
+        }
+        connection.prepare_cached("begin immediate")?.execute([])?;
+        for work in batch {
+            work.run(connection)?;
+        }
+        connection.prepare_cached("commit")?.execute([])?;
+        Ok(())
+    }
+
+    /// Gets the connection ready for the next transaction, or drops it.
+    fn recover(&mut self, error: &rusqlite::Error) {
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
+        let Some(connection) = &self.connection else { return };
+        let clean = connection.is_autocommit() || connection.execute_batch("rollback").is_ok();
+        // After an I/O error SQLite's own view of the file is in doubt, and a disk that came back may want a new handle.
+        let harmless = matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull));
+        if !clean || !harmless {
+            self.connection = None;
+            self.full_sync = None;
+        }
+    }
+
+    fn adopt(&mut self, mut connection: Connection) {
+        let size = Arc::clone(&self.wal_pages);
+        // This takes the place of SQLite's own automatic checkpoint.
+        let hooked = connection.wal_hook(Some(move |_: &mut Wal, pages| {
+            size.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }));
+        if let Err(error) = hooked {
+            tracing::warn!(%error, "the size of the write-ahead log can't be watched");
+        }
+        self.connection = Some(connection);
+        self.full_sync = None;
+    }
+
+    fn shorten_wal(&mut self, idle: bool) {
+        let pages = self.wal_pages.load(Ordering::Relaxed);
+        if pages < self.wal_seen {
+            // The log began at its front again.
+            self.wal_next_try = 0;
+        }
+        self.wal_seen = pages;
+        if pages < if idle { WAL_IDLE_PAGES } else { WAL_BUSY_PAGES } || pages < self.wal_next_try {
+            return;
+        }
+        let Some(connection) = &self.connection else { return };
+        let large = pages >= WAL_LARGE_PAGES;
+        let result = checkpoint(connection, large, self.options.busy_timeout);
+        // While a reader needs the log, it can't begin at its front, and trying after each commit would cost a flush each.
+        self.wal_next_try = pages + WAL_IDLE_PAGES;
+        if large && !matches!(result, Ok(true)) {
+            tracing::warn!(
+                path = %self.path.display(),
+                pages,
+                "the write-ahead log is large, and a reader keeps it from being written back: \
+                 end long-running queries on the database"
+            );
+        }
+    }
+}
+
+/// Writes the log back to the database; says whether all of it was. `insist`: waits for readers a little, and cuts the file off.
+fn checkpoint(connection: &Connection, insist: bool, usual_patience: Duration) -> rusqlite::Result<bool> {
+    if !insist {
+        let (in_log, done) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)?;
+        return Ok(done >= in_log);
+    }
+    connection.busy_timeout(WAL_PATIENCE)?;
+    let result = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::TRUNCATE);
+    connection.busy_timeout(usual_patience)?;
+    result.map(|(in_log, done)| done >= in_log)
+}
