@@ -67,6 +67,9 @@ struct Compiled {
     program: cel::Program,
     /// Free names, the first part of each path.
     names: BTreeSet<String>,
+    /// What it reads, as far as it is written out.
+    paths: BTreeSet<Vec<String>>,
+    calls: BTreeSet<Call>,
     /// What is read of the roots that are loaded by key.
     inputs: Keys,
     state: Keys,
@@ -93,7 +96,11 @@ impl Expression {
             InvalidExpression {
                 source_text: source.to_owned(),
                 message: first.map_or_else(|| errors.to_string(), |error| short_message(&error.msg)),
-                column: first.and_then(|error| usize::try_from(error.pos.1).ok()).unwrap_or(1).max(1),
+                column: match first {
+                    Some(error) if error.msg.contains("<EOF>") => source.chars().count().max(1),
+                    Some(error) => column(source, error.pos),
+                    None => 1,
+                },
             }
         })?;
         let mut walk = Walk::default();
@@ -103,6 +110,8 @@ impl Expression {
             source: source.to_owned(),
             program,
             names: walk.names,
+            paths: walk.paths,
+            calls: walk.calls,
             inputs: walk.inputs,
             state: walk.state,
             path,
@@ -121,9 +130,15 @@ impl Expression {
         &self.0.names
     }
 
-    /// The ids in `subgoals.ID` can't be known here; the keys of `inputs` that it reads by name can.
-    pub fn input_names(&self) -> impl Iterator<Item = &str> {
-        self.0.inputs.named.iter().map(String::as_str)
+    /// What it reads, each as a free name and the fields after it, as far as they are written out: `state.pages["a"]` is
+    /// `["state", "pages", "a"]`.
+    pub fn paths(&self) -> impl Iterator<Item = &[String]> {
+        self.0.paths.iter().map(Vec::as_slice)
+    }
+
+    /// The functions that it calls and that don't exist.
+    pub fn unknown_functions(&self) -> impl Iterator<Item = &str> {
+        self.0.calls.iter().filter(|call| !call.exists()).map(|call| call.name.as_str())
     }
 
     /// Its value.
@@ -200,9 +215,19 @@ pub enum PayloadOrJson {
     Json(Json),
 }
 
+/// The parser's message without what only its authors understand.
 fn short_message(message: &str) -> String {
-    let line = message.lines().next().unwrap_or(message);
-    line.trim_start_matches("Syntax error: ").to_owned()
+    let line = message.lines().next().unwrap_or(message).trim_start_matches("Syntax error: ");
+    if line.starts_with("Incomplete") {
+        return "something is missing here".to_owned();
+    }
+    if let Some(found) = line.strip_prefix("token recognition error at: ") {
+        return format!("{found} means nothing here");
+    }
+    let line = line.split(" expecting ").next().unwrap_or(line);
+    line.replace("extraneous input", "unexpected")
+        .replace("mismatched input", "unexpected")
+        .replace("'<EOF>'", "the end")
 }
 
 impl fmt::Debug for Expression {
@@ -385,33 +410,55 @@ fn to_cel(value: &Json) -> cel::Value {
     }
 }
 
-/// Finds the free names of an expression and the keys of `inputs` and `state` that it reads.
+/// A function as an expression calls it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Call {
+    name: String,
+    /// `value.name()`, not `name(value)`.
+    member: bool,
+}
+
+impl Call {
+    /// Asks by a call that fits no function of that name, because the library has no list of its functions: a name that exists
+    /// is answered by another error than one that doesn't.
+    fn exists(&self) -> bool {
+        let probe = if self.member { format!("dyn(null).{}()", self.name) } else { format!("{}()", self.name) };
+        let Ok(program) = ENVIRONMENT.compile(&probe) else { return true };
+        let context = cel::Context::with_env(Arc::clone(&ENVIRONMENT));
+        !matches!(program.execute(&context), Err(cel::ExecutionError::UndeclaredReference(_)))
+    }
+}
+
+/// The first parts of names such as `math.ceil`.
+const NAMESPACES: &[&str] = &["math", "lists", "strings", "optional"];
+
+/// Finds what an expression reads and calls.
 #[derive(Default)]
 struct Walk {
     bound: Vec<String>,
     names: BTreeSet<String>,
+    paths: BTreeSet<Vec<String>>,
+    calls: BTreeSet<Call>,
     inputs: Keys,
     state: Keys,
 }
 
 impl Walk {
     fn expression(&mut self, node: &IdedExpr) {
+        if let Some(path) = static_path(node) {
+            return self.path(path);
+        }
         match &node.expr {
-            Expr::Ident(name) => self.name(name, None),
-            Expr::Select(select) => match &select.operand.expr {
-                Expr::Ident(name) => self.name(name, Some(&select.field)),
-                _ => self.expression(&select.operand),
-            },
+            Expr::Ident(_) => {}
+            Expr::Select(select) => self.expression(&select.operand),
             Expr::Call(call) => {
-                // `state["key"]` reads that key only, as `state.key` does.
-                if let ("_[_]", [base, index]) = (call.func_name.as_str(), call.args.as_slice())
-                    && let (Expr::Ident(name), Expr::Literal(LiteralValue::String(key))) = (&base.expr, &index.expr)
-                {
-                    self.name(name, Some(key.inner()));
-                    return;
-                }
-                if let Some(target) = &call.target {
-                    self.expression(target);
+                match call.target.as_deref() {
+                    Some(IdedExpr { expr: Expr::Ident(name), .. }) if self.is_namespace(name, &call.func_name) => {}
+                    Some(target) => {
+                        self.expression(target);
+                        self.call(&call.func_name, true);
+                    }
+                    None => self.call(&call.func_name, false),
                 }
                 for argument in &call.args {
                     self.expression(argument);
@@ -446,23 +493,56 @@ impl Walk {
         }
     }
 
-    fn name(&mut self, name: &str, key: Option<&str>) {
-        if self.bound.iter().any(|bound| bound == name) {
-            return;
-        }
-        self.names.insert(name.to_owned());
-        let keys = match name {
-            "inputs" => &mut self.inputs,
-            "state" => &mut self.state,
-            _ => return,
-        };
-        match key {
-            Some(key) => {
-                keys.named.insert(key.to_owned());
-            }
-            None => keys.all = true,
+    fn is_namespace(&self, name: &str, function: &str) -> bool {
+        NAMESPACES.contains(&name)
+            && !self.bound.iter().any(|bound| bound == name)
+            && Call { name: format!("{name}.{function}"), member: false }.exists()
+    }
+
+    /// Operators are calls too, under names that nobody can write.
+    fn call(&mut self, name: &str, member: bool) {
+        if name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            self.calls.insert(Call { name: name.to_owned(), member });
         }
     }
+
+    fn path(&mut self, path: Vec<String>) {
+        let Some((name, fields)) = path.split_first() else { return };
+        if self.bound.contains(name) {
+            return;
+        }
+        self.names.insert(name.clone());
+        let keys = match name.as_str() {
+            "inputs" => Some(&mut self.inputs),
+            "state" => Some(&mut self.state),
+            _ => None,
+        };
+        if let Some(keys) = keys {
+            match fields.first() {
+                Some(key) => {
+                    keys.named.insert(key.clone());
+                }
+                None => keys.all = true,
+            }
+        }
+        self.paths.insert(path);
+    }
+}
+
+/// A name and the fields after it, where all of them are written out. `state["key"]` reads that key only, as `state.key` does.
+fn static_path(node: &IdedExpr) -> Option<Vec<String>> {
+    let (base, field) = match &node.expr {
+        Expr::Ident(name) => return Some(vec![name.clone()]),
+        Expr::Select(select) => (select.operand.as_ref(), select.field.clone()),
+        Expr::Call(call) if call.func_name == "_[_]" => match call.args.as_slice() {
+            [base, IdedExpr { expr: Expr::Literal(LiteralValue::String(key)), .. }] => (base, key.inner().to_owned()),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let mut path = static_path(base)?;
+    path.push(field);
+    Some(path)
 }
 
 fn plain_path(node: &IdedExpr) -> Option<Vec<String>> {
@@ -475,6 +555,13 @@ fn plain_path(node: &IdedExpr) -> Option<Vec<String>> {
         }
         _ => None,
     }
+}
+
+/// The character of the whole text at a line and column of it, each from 1.
+fn column(source: &str, (line, column): (isize, isize)) -> usize {
+    let lines_before = usize::try_from(line.saturating_sub(1)).unwrap_or(0);
+    let before: usize = source.split_inclusive('\n').take(lines_before).map(|line| line.chars().count()).sum();
+    before + usize::try_from(column).unwrap_or(1).max(1)
 }
 
 /// A JSON value in whose texts `${ }` is replaced.
@@ -524,6 +611,12 @@ impl Template {
         let mut found = Vec::new();
         self.root.collect(&mut found);
         found
+    }
+
+    /// The value, when no expression takes part in it.
+    #[must_use]
+    pub fn constant(&self) -> Option<Json> {
+        self.root.constant()
     }
 
     /// The value with all expressions replaced.
@@ -582,6 +675,18 @@ impl Node {
             [Part::Literal(only)] => Self::Constant(Json::String(only.clone())),
             [Part::Expression(only)] => Self::Value(only.clone()),
             _ => Self::Text(parts),
+        })
+    }
+
+    fn constant(&self) -> Option<Json> {
+        Some(match self {
+            Self::Constant(value) => value.clone(),
+            Self::Value(_) | Self::Text(_) => return None,
+            Self::List(items) => Json::Array(items.iter().map(Self::constant).collect::<Option<_>>()?),
+            Self::Map(entries) => {
+                let entries = entries.iter().map(|(key, item)| Some((key.clone(), item.constant()?)));
+                Json::Object(entries.collect::<Option<_>>()?)
+            }
         })
     }
 

@@ -5,11 +5,13 @@
 
 mod check;
 mod decode;
+mod facts;
 mod not_available;
 mod problem;
 mod read;
 mod tree;
 
+pub use facts::{FACTS, Fact};
 pub use not_available::{NOT_AVAILABLE, NotAvailable};
 pub use problem::{Problem, ProblemCode, Problems, Snippet};
 pub use read::{Builtin, Catalog, MAX_TASK_BYTES, read, read_bytes, read_stored, too_large};

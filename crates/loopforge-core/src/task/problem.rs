@@ -206,6 +206,10 @@ impl Finding {
 /// The candidate most like `name`, when one is like it at all.
 pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let plain = |text: &str| text.to_lowercase().replace(['-', ' ', '.'], "_");
+    // A long text is no name, and comparing it would take long.
+    if name.len() > 100 {
+        return None;
+    }
     let wanted = plain(name);
     let limit = (name.chars().count() / 3).clamp(1, 4);
     candidates
@@ -275,9 +279,14 @@ impl<'s, 't> Report<'s, 't> {
 
     /// Adds a problem, unless there are more than anybody reads.
     pub(super) fn add(&mut self, range: Range<usize>, path: String, finding: Finding) {
-        if self.problems.len() < MAX_PROBLEMS {
+        if !self.is_full() {
             self.problems.push(self.source.problem(range, path, finding));
         }
+    }
+
+    /// Whether there are as many problems as anybody reads; finding more is of no use.
+    pub(super) fn is_full(&self) -> bool {
+        self.problems.len() >= MAX_PROBLEMS
     }
 
     pub(super) fn push(&mut self, problem: Problem) {

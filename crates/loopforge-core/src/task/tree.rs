@@ -16,7 +16,11 @@ use crate::json::Json;
 /// Nested deeper than this, a file is refused. Walks over the tree recurse, so this bounds the stack.
 const MAX_DEPTH: usize = 64;
 /// The weight that a file may reach through aliases: a file of a hundred lines can stand for gigabytes.
-const MAX_WEIGHT: usize = 32 * 1024 * 1024;
+const MAX_WEIGHT: usize = 8 * 1024 * 1024;
+/// The most values that a file may hold.
+const MAX_NODES: usize = 300_000;
+/// The longest key in bytes.
+const MAX_KEY: usize = 256;
 
 /// A value and its place.
 #[derive(Debug)]
@@ -63,6 +67,24 @@ impl Node {
         }
     }
 
+    /// The part to which a JSON pointer leads, or the nearest part on the way.
+    pub(super) fn at(&self, pointer: &str) -> &Self {
+        let mut node = self;
+        for part in pointer.split('/').skip(1) {
+            let part = part.replace("~1", "/").replace("~0", "~");
+            let next = match &node.value {
+                Value::List(items) => part.parse::<usize>().ok().and_then(|position| items.get(position)),
+                Value::Map(entries) => entries.iter().find(|entry| entry.key == part).map(|entry| &entry.node),
+                _ => None,
+            };
+            match next {
+                Some(next) => node = next,
+                None => break,
+            }
+        }
+        node
+    }
+
     /// What it is, in the words of a message.
     pub(super) fn describe(&self) -> String {
         match &self.value {
@@ -82,7 +104,7 @@ impl Node {
 /// # Errors
 /// The mistake after which nothing further can be read.
 pub(super) fn parse(report: &mut Report<'_, '_>) -> Result<Rc<Node>, Problem> {
-    Builder { source: report.source, report, anchors: HashMap::new(), open: Vec::new() }.build()
+    Builder { source: report.source, report, anchors: HashMap::new(), open: Vec::new(), nodes: 0 }.build()
 }
 
 struct Builder<'a, 's, 't> {
@@ -90,6 +112,7 @@ struct Builder<'a, 's, 't> {
     report: &'a mut Report<'s, 't>,
     anchors: HashMap<usize, Rc<Node>>,
     open: Vec<Open>,
+    nodes: usize,
 }
 
 /// A list or map that is being read.
@@ -184,9 +207,20 @@ impl Builder<'_, '_, '_> {
         } else if message.contains("nesting") || message.contains("recursion") {
             Finding::new(ProblemCode::TooLarge, format!("nested deeper than {MAX_DEPTH} levels"))
         } else {
-            Finding::new(ProblemCode::Syntax, format!("not YAML: {message}"))
+            let finding = Finding::new(ProblemCode::Syntax, format!("not YAML: {message}"));
+            match syntax_remedy(message.as_str(), self.line_at(at)) {
+                Some(remedy) => finding.remedy(remedy),
+                None => finding,
+            }
         };
         self.fail(&(at..at), finding)
+    }
+
+    fn line_at(&self, at: usize) -> &str {
+        let text = self.source.text();
+        let at = text.floor_char_boundary(at.min(text.len()));
+        let start = text[..at].rfind('\n').map_or(0, |position| position + 1);
+        text[start..].lines().next().unwrap_or_default()
     }
 
     fn scalar(
@@ -217,7 +251,7 @@ impl Builder<'_, '_, '_> {
     }
 
     fn unknown_tag(&self, tag: Option<&Tag>, range: &Range<usize>) -> Problem {
-        let name = tag.map(ToString::to_string).unwrap_or_default();
+        let name = tag.map(Tag::original).unwrap_or_default();
         let finding = Finding::new(ProblemCode::Syntax, format!("the tag `{name}` has no meaning here"));
         self.fail(range, finding.remedy("remove it; a text that looks like something else is written in quotes"))
     }
@@ -257,8 +291,9 @@ impl Builder<'_, '_, '_> {
             let message = format!("nested deeper than {MAX_DEPTH} levels");
             return Err(self.fail(range, Finding::new(ProblemCode::TooLarge, message)));
         }
-        if node.weight > MAX_WEIGHT {
-            let finding = Finding::new(ProblemCode::TooLarge, "aliases make this too large");
+        self.nodes += 1;
+        if node.weight > MAX_WEIGHT || self.nodes > MAX_NODES {
+            let finding = Finding::new(ProblemCode::TooLarge, "too many values, counted with what aliases stand for");
             return Err(self.fail(range, finding.remedy("write out what is needed, or read it from an input file")));
         }
         let source = self.source;
@@ -292,12 +327,34 @@ impl Builder<'_, '_, '_> {
     }
 }
 
+/// What people most often mean, for mistakes whose names only YAML's authors understand.
+fn syntax_remedy(message: &str, line: &str) -> Option<&'static str> {
+    Some(match message {
+        _ if line.contains("${") => "a text with `${ }` is written in quotes: \"${ inputs.pages }\"",
+        _ if message.contains("tab") => "indent with spaces, not tabs",
+        _ if message.contains("mapping values are not allowed") => {
+            "keys of one map begin in one column, and a text with `: ` in it is written in quotes"
+        }
+        _ if message.contains("unknown anchor") => "a text that begins with `*` is written in quotes",
+        _ if message.contains("unclosed quote") => "add the closing quote",
+        _ => return None,
+    })
+}
+
 fn measure<'n>(nodes: impl Iterator<Item = &'n Rc<Node>>) -> (usize, usize) {
     nodes.fold((0, 0), |(weight, depth), node| (weight.saturating_add(node.weight), depth.max(node.depth)))
 }
 
 fn key_text(node: &Node, source: &Source<'_>, range: &Range<usize>) -> Result<String, Problem> {
     match &node.value {
+        Value::Text(text) if text.len() > MAX_KEY => {
+            let finding = Finding::new(ProblemCode::TooLarge, format!("a key longer than {MAX_KEY} bytes"));
+            Err(source.problem(
+                range.clone(),
+                String::new(),
+                finding.remedy("a `:` in a text makes a key of it: quote it"),
+            ))
+        }
         Value::Text(text) => Ok(text.clone()),
         // Keys are names: `200:` and `true:` mean what stands there.
         Value::Null | Value::Bool(_) | Value::Number(_) => {

@@ -17,12 +17,15 @@ use crate::expression::{Expression, InvalidExpression, Template};
 use crate::json::Json;
 use crate::time::Span;
 
+/// The most entries of a list or map of the schema. Data can have more; it belongs into an input.
+const MAX_ENTRIES: usize = 1000;
+
 /// Where a part of the task stands.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     /// Its key, or the value itself in a list.
     pub(super) key: Range<usize>,
-    pub(super) value: Range<usize>,
+    pub(super) node: Rc<Node>,
 }
 
 /// Reads a tree, reports mistakes, and remembers where everything stood.
@@ -48,9 +51,9 @@ struct Fields<'n> {
 /// Reads `root` as a task.
 ///
 /// The task is `None` when values had to be left out; then checking what is left would report consequences, not causes.
-pub(super) fn task(report: &mut Report<'_, '_>, root: &Node) -> (Option<super::Task>, HashMap<String, Place>) {
+pub(super) fn task(report: &mut Report<'_, '_>, root: &Rc<Node>) -> (Option<super::Task>, HashMap<String, Place>) {
     let mut decoder = Decoder { report, path: String::new(), places: HashMap::new(), incomplete: false };
-    decoder.places.insert(String::new(), Place { key: 0..0, value: 0..0 });
+    decoder.places.insert(String::new(), Place { key: 0..0, node: Rc::clone(root) });
     let task = decoder.task(root);
     (task.filter(|_| !decoder.incomplete), decoder.places)
 }
@@ -80,18 +83,25 @@ impl Decoder<'_, '_, '_> {
         self.wrong(node, finding)
     }
 
-    /// Runs `read` with the path of a member of the present value.
+    /// Runs `read` with the path of a member of the present value, and remembers its place.
     fn at<T>(&mut self, member: &str, place: Place, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.inside(member, |decoder| {
+            decoder.places.insert(decoder.path.clone(), place);
+            read(decoder)
+        })
+    }
+
+    /// Runs `read` with the path of a member of the present value.
+    fn inside<T>(&mut self, member: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.path.len();
         self.path.push_str(member);
-        self.places.insert(self.path.clone(), place);
         let result = read(self);
         self.path.truncate(length);
         result
     }
 
     fn member<T>(&mut self, entry: &Entry, read: impl FnOnce(&mut Self, &Node) -> T) -> T {
-        let place = Place { key: entry.key_span.clone(), value: entry.node.span.clone() };
+        let place = Place { key: entry.key_span.clone(), node: Rc::clone(&entry.node) };
         let member = member_path(&self.path, &entry.key);
         self.at(&member, place, |decoder| read(decoder, &entry.node))
     }
@@ -134,6 +144,9 @@ impl Decoder<'_, '_, '_> {
     /// Reports the keys that nobody asked for.
     fn finish(&mut self, fields: &Fields<'_>) {
         for entry in fields.entries.iter().filter(|entry| !fields.known.contains(&entry.key.as_str())) {
+            if self.report.is_full() {
+                return;
+            }
             let path = format!("{}{}", self.path, member_path(&self.path, &entry.key));
             if let Some(part) = not_available::find(fields.definition, &entry.key) {
                 let value = match entry.node.to_json() {
@@ -166,8 +179,9 @@ impl Decoder<'_, '_, '_> {
             };
             return self.wrong_type(node, "a list", remedy);
         };
+        self.bounded(node, items.len())?;
         let read = |(position, node): (usize, &Rc<Node>)| {
-            let place = Place { key: node.span.clone(), value: node.span.clone() };
+            let place = Place { key: node.span.clone(), node: Rc::clone(node) };
             self.at(&format!("[{position}]"), place, |decoder| item(decoder, node))
         };
         Some(items.iter().enumerate().filter_map(read).collect())
@@ -177,8 +191,18 @@ impl Decoder<'_, '_, '_> {
         let Value::Map(entries) = &node.value else {
             return self.wrong_type(node, "a map", None);
         };
+        self.bounded(node, entries.len())?;
         let read = |entry: &Entry| Some((entry.key.clone(), self.member(entry, &item)?));
         Some(entries.iter().filter_map(read).collect())
+    }
+
+    fn bounded(&mut self, node: &Node, entries: usize) -> Option<()> {
+        if entries <= MAX_ENTRIES {
+            return Some(());
+        }
+        let message = format!("{entries} entries, at most {MAX_ENTRIES} are read here");
+        let finding = Finding::new(ProblemCode::TooLarge, message);
+        self.wrong(node, finding.remedy("put a long list into a file, name it under `inputs`, and use `foreach`"))
     }
 
     fn text(&mut self, node: &Node) -> Option<String> {
@@ -253,7 +277,8 @@ impl Decoder<'_, '_, '_> {
             return Some(*value);
         }
         let finding = Finding::new(ProblemCode::BadValue, format!("`{text}` is not one of {}", names.join(", ")));
-        let nearest = super::problem::nearest(text, names.iter().copied());
+        let begins = names.iter().find(|name| !text.is_empty() && name.starts_with(text.as_str()));
+        let nearest = super::problem::nearest(text, names.iter().copied()).or(begins.map(|name| (*name).to_owned()));
         self.wrong(node, Finding { nearest, ..finding })
     }
 
@@ -290,17 +315,23 @@ impl Decoder<'_, '_, '_> {
         self.wrong_at(range, Finding::new(ProblemCode::BadExpression, format!("not an expression: {}", error.message)))
     }
 
-    /// The bytes of the source from the `column`th character of `part`, which stands in `node` if it was not escaped or folded.
+    /// The byte of the source that is the `column`th character of `part`, which stands in `node`. The whole of `node` when the text
+    /// was written with escapes.
     fn within(&self, node: &Node, part: &str, column: usize) -> Range<usize> {
         let written = self.report.source.text().get(node.span.clone()).unwrap_or_default();
-        match written.find(part) {
-            Some(position) if !part.contains('\n') => {
-                let before: usize = part.chars().take(column.saturating_sub(1)).map(char::len_utf8).sum();
-                let start = node.span.start + position + before;
-                start..(start + 1).min(node.span.end.max(start))
+        // A text of several lines is indented in the file, but each line of it stands there.
+        let mut before = column.saturating_sub(1);
+        let mut line = part;
+        for next in part.split_inclusive('\n') {
+            line = next;
+            match next.chars().count() {
+                length if length <= before => before -= length,
+                _ => break,
             }
-            _ => node.span.clone(),
         }
+        let Some(position) = written.find(line.trim_end()) else { return node.span.clone() };
+        let start = node.span.start + position + line.chars().take(before).map(char::len_utf8).sum::<usize>();
+        start..start + 1
     }
 
     fn template(&mut self, node: &Node) -> Option<Template> {
@@ -325,11 +356,15 @@ impl Decoder<'_, '_, '_> {
             }
             Value::List(items) => {
                 for (position, item) in items.iter().enumerate() {
-                    let place = Place { key: item.span.clone(), value: item.span.clone() };
-                    self.at(&format!("[{position}]"), place, |decoder| decoder.check_texts(item));
+                    self.inside(&format!("[{position}]"), |decoder| decoder.check_texts(item));
                 }
             }
-            Value::Map(entries) => entries.iter().for_each(|entry| self.member(entry, Self::check_texts)),
+            Value::Map(entries) => {
+                for entry in entries {
+                    let member = member_path(&self.path, &entry.key);
+                    self.inside(&member, |decoder| decoder.check_texts(&entry.node));
+                }
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -344,7 +379,7 @@ impl Decoder<'_, '_, '_> {
 }
 
 /// The path of a member: `.key`, or `["key"]` when it isn't a plain name.
-fn member_path(parent: &str, key: &str) -> String {
+pub(super) fn member_path(parent: &str, key: &str) -> String {
     let plain = !key.is_empty() && key.chars().all(|character| character.is_alphanumeric() || "_-".contains(character));
     match (plain, parent.is_empty()) {
         (true, true) => key.to_owned(),

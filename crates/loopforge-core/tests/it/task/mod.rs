@@ -1,6 +1,7 @@
 //! Reading and checking task files.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod bad;
 mod good;
 
 use loopforge_core::task::{Builtin, Catalog};
