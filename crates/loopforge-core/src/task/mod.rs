@@ -6,15 +6,19 @@
 mod check;
 mod decode;
 mod facts;
+pub mod inputs;
 mod not_available;
 mod problem;
 mod read;
+mod schema;
+mod text;
 mod tree;
 
 pub use facts::{FACTS, Fact};
 pub use not_available::{NOT_AVAILABLE, NotAvailable};
 pub use problem::{Problem, ProblemCode, Problems, Snippet};
 pub use read::{Builtin, Catalog, MAX_TASK_BYTES, read, read_bytes, read_stored, too_large};
+pub use schema::json_schema;
 
 use std::collections::BTreeMap;
 

@@ -150,6 +150,12 @@ impl From<Problem> for Problems {
     }
 }
 
+impl From<Box<Problem>> for Problems {
+    fn from(problem: Box<Problem>) -> Self {
+        (*problem).into()
+    }
+}
+
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, problem) in self.0.iter().enumerate() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::problem::{Finding, Problem, ProblemCode, Problems, Report, Source};
-use super::{Task, check, decode, tree};
+use super::{Task, check, decode, text, tree};
 use crate::json::Json;
 use crate::tool::Effect;
 
@@ -39,7 +39,7 @@ pub fn read(source: &str, origin: &str, catalog: &Catalog) -> Result<Task, Probl
     let root = match tree::parse(&mut report) {
         Ok(root) => root,
         Err(problem) => {
-            report.push(problem.clone());
+            report.push((*problem).clone());
             return Err(report.finish().unwrap_or_else(|| problem.into()));
         }
     };
@@ -66,7 +66,7 @@ pub fn read_bytes(bytes: &[u8], origin: &str, catalog: &Catalog) -> Result<Task,
     if bytes.len() > MAX_TASK_BYTES {
         return Err(too_large(origin, bytes.len()).into());
     }
-    read(utf8(bytes, origin)?, origin, catalog)
+    read(text::utf8(bytes, origin)?, origin, catalog)
 }
 
 /// Reads a task that a run was started with. It was checked then; it is checked again, and by the same rules.
@@ -87,37 +87,9 @@ pub fn too_large(origin: &str, size: usize) -> Problem {
     Source::new(origin, "").problem(0..0, String::new(), finding)
 }
 
-fn check_text(source: &Source<'_>) -> Result<(), Problem> {
-    let text = source.text();
-    if text.len() > MAX_TASK_BYTES {
-        return Err(too_large(source.origin(), text.len()));
+fn check_text(source: &Source<'_>) -> Result<(), Box<Problem>> {
+    if source.text().len() > MAX_TASK_BYTES {
+        return Err(Box::new(too_large(source.origin(), source.text().len())));
     }
-    match text.find('\0') {
-        Some(at) => {
-            let finding = Finding::new(ProblemCode::NotText, format!("a NUL character at byte {at}"))
-                .remedy("save the file as UTF-8 text (UTF-16 looks like this)");
-            Err(source.problem(at..at + 1, String::new(), finding))
-        }
-        None => Ok(()),
-    }
-}
-
-/// `bytes` as text.
-///
-/// # Errors
-/// A problem at the first byte that is no UTF-8.
-pub(super) fn utf8<'b>(bytes: &'b [u8], origin: &str) -> Result<&'b str, Problem> {
-    std::str::from_utf8(bytes).map_err(|error| {
-        let at = error.valid_up_to();
-        let valid = String::from_utf8_lossy(&bytes[..at]);
-        let found = bytes.get(at).map_or(String::new(), |byte| format!(" (0x{byte:02x})"));
-        let remedy = match bytes {
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "the file is UTF-16: save it as UTF-8",
-            _ => "save it as UTF-8",
-        };
-        let finding = Finding::new(ProblemCode::NotText, format!("not UTF-8 at byte {at}{found}")).remedy(remedy);
-        // The text ends where the mistake is, so that the place is the end of what could be read.
-        let mark = usize::from(valid.starts_with('\u{feff}')) * '\u{feff}'.len_utf8();
-        Source::new(origin, &valid).problem(at - mark..at - mark, String::new(), finding)
-    })
+    text::without_nul(source)
 }

@@ -103,7 +103,7 @@ impl Node {
 ///
 /// # Errors
 /// The mistake after which nothing further can be read.
-pub(super) fn parse(report: &mut Report<'_, '_>) -> Result<Rc<Node>, Problem> {
+pub(super) fn parse(report: &mut Report<'_, '_>) -> Result<Rc<Node>, Box<Problem>> {
     Builder { source: report.source, report, anchors: HashMap::new(), open: Vec::new(), nodes: 0 }.build()
 }
 
@@ -128,7 +128,7 @@ enum Content {
 }
 
 impl Builder<'_, '_, '_> {
-    fn build(mut self) -> Result<Rc<Node>, Problem> {
+    fn build(mut self) -> Result<Rc<Node>, Box<Problem>> {
         let mut options = serde_saphyr::granit_parser::Options::default();
         options.set_emit_comments(false);
         options.block_nesting_limit = MAX_DEPTH;
@@ -193,11 +193,11 @@ impl Builder<'_, '_, '_> {
         })
     }
 
-    fn fail(&self, range: &Range<usize>, finding: Finding) -> Problem {
-        self.source.problem(range.clone(), String::new(), finding)
+    fn fail(&self, range: &Range<usize>, finding: Finding) -> Box<Problem> {
+        fail(self.source, range, finding)
     }
 
-    fn syntax(&self, error: &ScanError) -> Problem {
+    fn syntax(&self, error: &ScanError) -> Box<Problem> {
         let at = offset(error.marker());
         let message = error.info();
         let finding = if self.source.text()[..at.min(self.source.text().len())].trim_end().is_empty()
@@ -229,7 +229,7 @@ impl Builder<'_, '_, '_> {
         style: ScalarStyle,
         tag: Option<&Tag>,
         range: &Range<usize>,
-    ) -> Result<Value, Problem> {
+    ) -> Result<Value, Box<Problem>> {
         match tag.map(|tag| if tag.is_yaml_core_schema() { tag.suffix() } else { "" }) {
             Some("str") => return Ok(Value::Text(text.to_owned())),
             None | Some("int" | "float" | "bool" | "null") => {}
@@ -241,7 +241,7 @@ impl Builder<'_, '_, '_> {
         plain(text).map_err(|finding| self.fail(range, finding))
     }
 
-    fn collection_tag(&self, tag: Option<&Tag>, range: &Range<usize>) -> Result<(), Problem> {
+    fn collection_tag(&self, tag: Option<&Tag>, range: &Range<usize>) -> Result<(), Box<Problem>> {
         match tag {
             Some(known) if !(known.is_yaml_core_schema() && matches!(known.suffix(), "map" | "seq")) => {
                 Err(self.unknown_tag(tag, range))
@@ -250,7 +250,7 @@ impl Builder<'_, '_, '_> {
         }
     }
 
-    fn unknown_tag(&self, tag: Option<&Tag>, range: &Range<usize>) -> Problem {
+    fn unknown_tag(&self, tag: Option<&Tag>, range: &Range<usize>) -> Box<Problem> {
         let name = tag.map(Tag::original).unwrap_or_default();
         let finding = Finding::new(ProblemCode::Syntax, format!("the tag `{name}` has no meaning here"));
         self.fail(range, finding.remedy("remove it; a text that looks like something else is written in quotes"))
@@ -286,7 +286,7 @@ impl Builder<'_, '_, '_> {
     }
 
     /// Puts a complete node where it belongs: into the list or map that is open, or at the top.
-    fn place(&mut self, node: Rc<Node>, range: &Range<usize>, root: &mut Option<Rc<Node>>) -> Result<(), Problem> {
+    fn place(&mut self, node: Rc<Node>, range: &Range<usize>, root: &mut Option<Rc<Node>>) -> Result<(), Box<Problem>> {
         if node.depth + self.open.len() > MAX_DEPTH {
             let message = format!("nested deeper than {MAX_DEPTH} levels");
             return Err(self.fail(range, Finding::new(ProblemCode::TooLarge, message)));
@@ -309,7 +309,7 @@ impl Builder<'_, '_, '_> {
                     }
                     _ => {
                         let finding = Finding::new(ProblemCode::WrongType, "`<<` merges maps only");
-                        return Err(source.problem(range.clone(), String::new(), finding));
+                        return Err(fail(source, range, finding));
                     }
                 },
                 Some((name, key_span)) => {
@@ -325,6 +325,10 @@ impl Builder<'_, '_, '_> {
         }
         Ok(())
     }
+}
+
+fn fail(source: &Source<'_>, range: &Range<usize>, finding: Finding) -> Box<Problem> {
+    Box::new(source.problem(range.clone(), String::new(), finding))
 }
 
 /// What people most often mean, for mistakes whose names only YAML's authors understand.
@@ -345,15 +349,11 @@ fn measure<'n>(nodes: impl Iterator<Item = &'n Rc<Node>>) -> (usize, usize) {
     nodes.fold((0, 0), |(weight, depth), node| (weight.saturating_add(node.weight), depth.max(node.depth)))
 }
 
-fn key_text(node: &Node, source: &Source<'_>, range: &Range<usize>) -> Result<String, Problem> {
+fn key_text(node: &Node, source: &Source<'_>, range: &Range<usize>) -> Result<String, Box<Problem>> {
     match &node.value {
         Value::Text(text) if text.len() > MAX_KEY => {
             let finding = Finding::new(ProblemCode::TooLarge, format!("a key longer than {MAX_KEY} bytes"));
-            Err(source.problem(
-                range.clone(),
-                String::new(),
-                finding.remedy("a `:` in a text makes a key of it: quote it"),
-            ))
+            Err(fail(source, range, finding.remedy("a `:` in a text makes a key of it: quote it")))
         }
         Value::Text(text) => Ok(text.clone()),
         // Keys are names: `200:` and `true:` mean what stands there.
@@ -363,7 +363,7 @@ fn key_text(node: &Node, source: &Source<'_>, range: &Range<usize>) -> Result<St
         Value::List(_) | Value::Map(_) => {
             let finding = Finding::new(ProblemCode::WrongType, format!("{} can't be a key", node.describe()))
                 .remedy("a text with `{` or `[` is written in quotes: \"${ ... }\"");
-            Err(source.problem(range.clone(), String::new(), finding))
+            Err(fail(source, range, finding))
         }
     }
 }

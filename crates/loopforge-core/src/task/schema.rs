@@ -1,0 +1,37 @@
+//! The JSON Schema of the task file, for editors and for whoever writes tasks by program.
+
+use serde_json::json;
+
+use super::{NOT_AVAILABLE, Task};
+use crate::json::Json;
+
+/// The JSON Schema (draft 2020-12) of a task file, with the parts that this version refuses.
+#[must_use]
+pub fn json_schema() -> Json {
+    let settings = schemars::generate::SchemaSettings::draft2020_12();
+    let mut schema = settings.into_generator().into_root_schema_for::<Task>().to_value();
+    for part in NOT_AVAILABLE {
+        let definition = match part.definition {
+            "Task" => Some(&mut schema),
+            name => schema.pointer_mut(&format!("/$defs/{name}")),
+        };
+        let properties = definition.and_then(|found| found.get_mut("properties")).and_then(Json::as_object_mut);
+        if let Some(properties) = properties {
+            properties.insert(
+                part.key.to_owned(),
+                json!({
+                    "description": format!("Planned: not available in this version. {}", part.about),
+                    "deprecated": true
+                }),
+            );
+        }
+    }
+    // Subgoals have a default for old archives; in a file they are needed, because nobody plans them.
+    if let Some(object) = schema.as_object_mut() {
+        object.insert("$id".to_owned(), json!("urn:loopforge:schema:task"));
+        object.insert("title".to_owned(), json!("LoopForge task"));
+        object.insert("required".to_owned(), json!(["name", "goal", "subgoals"]));
+        object.insert("description".to_owned(), json!("A task: what to do, with which tools, within which limits."));
+    }
+    schema
+}
