@@ -4,7 +4,8 @@
 //! (`{name}`) as text; what it prints is the result. Each call is a fresh process in an empty environment and, unless
 //! the task says `sandbox: off`, in a sandbox. Nothing that it starts outlives the call.
 //!
-//! - `template`: the command's words;
+//! - `template`, `program`: the command's words, and where its program is;
+//! - `grants`: what it may reach;
 //! - `run`: one run, from start to the last process's end;
 //! - `output`, `lenient`: what was printed, as a result;
 //! - `helper`, `wire`: the process between, which ends what the command leaves behind and builds the sandbox.
@@ -12,9 +13,11 @@
 //! Left out on purpose: shells (a task can name one), terminals, and processes that live on from call to call (that is
 //! what MCP servers are for).
 
+mod grants;
 mod helper;
 mod lenient;
 mod output;
+mod program;
 mod run;
 mod template;
 mod tool;

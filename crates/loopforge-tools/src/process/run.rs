@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -292,12 +292,4 @@ async fn read_tail(mut source: impl AsyncRead + Unpin) -> (Vec<u8>, bool) {
         cut = true;
     }
     (kept, cut)
-}
-
-/// Where a program is that has no `/` in its name.
-pub(super) fn find_on_path(program: &str, path: &str) -> Option<PathBuf> {
-    path.split(':')
-        .filter(|folder| !folder.is_empty())
-        .map(|folder| Path::new(folder).join(program))
-        .find(|file| file.is_file())
 }

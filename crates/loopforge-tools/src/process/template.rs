@@ -51,6 +51,15 @@ impl CommandTemplate {
         }
     }
 
+    /// The program's name or path.
+    pub(super) fn program(&self) -> &str {
+        match self.words[0].as_slice() {
+            [Piece::Text(program)] => program,
+            // `new` takes nothing else.
+            _ => "",
+        }
+    }
+
     /// The words after the program that hold no arguments.
     pub(super) fn fixed_words(&self) -> impl Iterator<Item = &str> {
         self.words.iter().skip(1).filter_map(|word| match word.as_slice() {

@@ -6,22 +6,18 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use loopforge_core::json::Json;
-use loopforge_core::task::{Grants, Net, Sandbox};
+use loopforge_core::task::{Grants, Sandbox};
 use loopforge_core::tool::{Code, Contract, Effect, ToolResult};
 use serde_json::json;
 
+use super::grants::{PROCESSES, Place, confinement};
 use super::output::{Output, describe, stderr_text};
-use super::run::{Ending, Outcome, Run, find_on_path, run};
+use super::program::{find_on_path, where_it_was_looked_for};
+use super::run::{Ending, Outcome, Run, run};
 use super::template::CommandTemplate;
-use super::wire::{Confinement, Limits};
 use super::{DEFAULT_OUTPUT_CAP, helper, sandbox_support};
 use crate::{CallContext, EffectStatus, Tool};
 
-/// Address space of a process, unless the grants say otherwise.
-const DEFAULT_MEMORY_MB: u64 = 4096;
-const FILE_BYTES: u64 = 1024 * 1024 * 1024;
-const OPEN_FILES: u64 = 1024;
-const PROCESSES: usize = 256;
 /// Where programs are looked for when LoopForge itself has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -76,6 +72,14 @@ pub enum ProcessError {
     UnknownArgument {
         /// What stands in braces.
         name: String,
+    },
+    /// The program is not there.
+    #[error("there is no program `{program}`{hint}")]
+    ProgramNotFound {
+        /// As the command names it.
+        program: String,
+        /// Where it was looked for, and what to do.
+        hint: String,
     },
     /// This kernel can't build the sandbox.
     #[error(
@@ -137,13 +141,31 @@ impl ProcessTool {
         })
     }
 
+    /// Finds the program that calls will start, with the task's folder `base`.
+    ///
+    /// # Errors
+    /// [`ProcessError::ProgramNotFound`]: calls would fail, having done nothing.
+    pub fn find_program(&self, base: &Path) -> Result<PathBuf, ProcessError> {
+        let program = self.command.program();
+        let path = search_path();
+        let found = if program.contains('/') {
+            Some(base.join(program)).filter(|path| path.is_file())
+        } else {
+            find_on_path(program, &path)
+        };
+        found.ok_or_else(|| ProcessError::ProgramNotFound {
+            program: program.to_owned(),
+            hint: where_it_was_looked_for(program, &path, base, self.grants.is_some()),
+        })
+    }
+
     /// Runs one of the tool's commands.
     async fn run(&self, template: &CommandTemplate, arguments: &Json, context: &CallContext) -> ToolResult {
         let mut command = match template.fill(arguments) {
             Ok(command) => command,
             Err(error) => return ToolResult::failure(Code::InvalidArgument, error.to_string()).not_sent(),
         };
-        let prepared = place(context).and_then(|place| {
+        let prepared = Place::of(&context.base, &context.workspace).and_then(|place| {
             if command[0].contains('/') {
                 command[0] = place.base.join(&command[0]).to_string_lossy().into_owned();
             }
@@ -280,86 +302,9 @@ impl Tool for ProcessTool {
     }
 }
 
-/// The folders of a call, as absolute paths.
-struct Place {
-    base: PathBuf,
-    workspace: PathBuf,
-    temporary: PathBuf,
-}
-
-/// Makes the folders that the run owns.
-fn place(context: &CallContext) -> Result<Place, String> {
-    let temporary = context.workspace.join("tmp");
-    std::fs::create_dir_all(&temporary)
-        .map_err(|error| format!("cannot make the folder `{}`: {error}", temporary.display()))?;
-    // Without links, so that a rule names the folder itself.
-    let absolute =
-        |path: &Path| path.canonicalize().map_err(|error| format!("cannot find `{}`: {error}", path.display()));
-    let workspace = absolute(&context.workspace)?;
-    Ok(Place { base: absolute(&context.base)?, temporary: workspace.join("tmp"), workspace })
-}
-
-/// What a command may reach: its grants, the workspace, its program, and the files that the task names in its words.
-fn confinement(
-    grants: &Grants,
-    template: &CommandTemplate,
-    program: &str,
-    place: &Place,
-) -> Result<Confinement, String> {
-    let mut read = Vec::new();
-    for granted in &grants.read {
-        let path = place.base.join(granted);
-        if !path.exists() {
-            return Err(format!(
-                "the sandbox grants reading `{granted}`, which doesn't exist in `{}`",
-                place.base.display()
-            ));
-        }
-        read.push(path);
-    }
-    let mut write = vec![place.workspace.clone()];
-    for granted in &grants.write {
-        let path = place.base.join(granted);
-        if !path.exists() {
-            std::fs::create_dir_all(&path)
-                .map_err(|error| format!("cannot make the folder `{granted}` that the sandbox grants: {error}"))?;
-        }
-        write.push(path);
-    }
-    if program.contains('/') {
-        read.extend(Some(PathBuf::from(program)).filter(|path| path.is_file()));
-    }
-    // `python3 tally.py`: the task's author named this very file. Folders and arguments of the call grant nothing.
-    read.extend(template.fixed_words().map(|word| place.base.join(word)).filter(|path| path.is_file()));
-    let limits = Limits {
-        memory_bytes: grants.memory_mb.unwrap_or(DEFAULT_MEMORY_MB).saturating_mul(1024 * 1024),
-        cpu_s: grants.cpu_s,
-        file_bytes: FILE_BYTES,
-        open_files: OPEN_FILES,
-        processes: PROCESSES,
-    };
-    Ok(Confinement { read, write, network: grants.net == Net::Any, limits })
-}
-
-fn where_it_was_looked_for(program: &str, path: &str, base: &Path, sandboxed: bool) -> String {
-    if program.contains('/') {
-        return if !Path::new(program).is_file() {
-            format!(" (relative paths start at the task's folder, `{}`)", base.display())
-        } else {
-            " (it is there: it must be executable, and so must the interpreter that its first line names be)".to_owned()
-        };
-    }
-    match find_on_path(program, path) {
-        Some(found) if sandboxed => format!(
-            " (it is at `{}`, where the sandbox doesn't let it be executed: grant that with `sandbox: {{ read: [...] }}`)",
-            found.display()
-        ),
-        Some(found) => format!(" (it is at `{}`: is it executable?)", found.display()),
-        None => format!(
-            " (looked for on PATH, `{path}`; write `./{program}` for a file in the task's folder, `{}`)",
-            base.display()
-        ),
-    }
+/// Where programs are looked for.
+fn search_path() -> String {
+    std::env::var("PATH").ok().filter(|path| !path.is_empty()).unwrap_or_else(|| DEFAULT_PATH.to_owned())
 }
 
 fn signal_name(signal: i32) -> String {

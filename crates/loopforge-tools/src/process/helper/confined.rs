@@ -35,6 +35,8 @@ fn prepare(control: &mut UnixStream) -> Result<std::fs::File, String> {
         .write_all(&document)
         .and_then(|()| input.seek(SeekFrom::Start(0)))
         .map_err(|error| format!("cannot hold the arguments in memory: {error}"))?;
+    // All of ours close by themselves; whoever started LoopForge may have left others open.
+    close_fds::set_fds_cloexec(3, &[]);
     setsid().map_err(|error| format!("cannot start a session: {error}"))?;
     // If the supervisor itself is killed, the command goes with it.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| format!("cannot tie it to us: {error}"))?;

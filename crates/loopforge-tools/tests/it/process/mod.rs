@@ -1,6 +1,7 @@
 //! Commands as tools, with real children.
 
 mod ending;
+mod escapes;
 mod results;
 
 use std::path::{Path, PathBuf};

@@ -186,6 +186,14 @@ async fn a_program_that_is_not_there_has_done_nothing() {
     assert!(error.contains("must be executable"), "{error}");
 }
 
+#[test]
+fn a_program_can_be_looked_for_without_starting_it() {
+    let bench = Bench::new();
+    assert!(tool(&["sh"], None).find_program(&bench.base()).unwrap().ends_with("sh"));
+    let error = tool(&["./gone"], None).find_program(&bench.base()).unwrap_err();
+    assert!(error.to_string().contains("`./gone` (relative paths"), "{error}");
+}
+
 #[tokio::test]
 async fn a_program_beside_the_task_file_runs_there() {
     use std::os::unix::fs::PermissionsExt;
