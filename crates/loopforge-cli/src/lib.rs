@@ -1,3 +1,54 @@
-//! What the `loopforge` command is made of.
+//! The `loopforge` command, as a library so that its parts can be tested.
+//!
+//! [`cli`] is what can be typed, [`commands`] has one file for each subcommand. Data goes to standard output, talk to
+//! standard error; `--json` makes the data one JSON document, or JSON Lines for streams.
 
+pub mod cli;
+pub mod commands;
+pub mod context;
 pub mod demo;
+pub mod error;
+pub mod text;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::error::{CliError, Exit};
+
+/// Runs the command that the arguments of the process name.
+#[must_use]
+pub fn main() -> ExitCode {
+    // A sandboxed process starts as this program, restricts itself and becomes the process (see `loopforge-tools`).
+    let mut arguments = std::env::args_os();
+    if arguments.nth(1).is_some_and(|first| first == loopforge_tools::process::HELPER_ARGUMENT) {
+        return loopforge_tools::process::sandbox_main(arguments);
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output and are no error.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    context::init_log(cli.global.verbose);
+    let json = cli.global.json;
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(source) => return report(&CliError::io("the runtime can't be started", source), json),
+    };
+    let outcome = runtime.block_on(commands::run(cli));
+    // Reads that were dropped may still hold a thread; nothing waits for them.
+    runtime.shutdown_background();
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => report(&error, json),
+    }
+}
+
+fn report(error: &CliError, json: bool) -> ExitCode {
+    error.print(json);
+    error.exit.into()
+}

@@ -1,3 +1,7 @@
 //! The `loopforge` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    loopforge_cli::main()
+}

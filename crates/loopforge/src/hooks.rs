@@ -242,7 +242,8 @@ impl Sender {
         let contract = Contract::write("a hook", json!({ "type": "object" }));
         // Whoever wrote the task wrote the hook; it tells the outside what happens, so it must reach it.
         let sandbox = Some(Sandbox::Switch(SandboxSwitch::Off));
-        let tool = ProcessTool::new(ProcessConfig { sandbox, ..ProcessConfig::new(argv.to_vec(), contract) }).map_err(|error| error.to_string())?;
+        let tool = ProcessTool::new(ProcessConfig { sandbox, ..ProcessConfig::new(argv.to_vec(), contract) })
+            .map_err(|error| error.to_string())?;
         let context = CallContext {
             run: self.run,
             action: ActionId { step: StepNo(0), action: ActionNo(notice.hook) },

@@ -1,0 +1,48 @@
+//! What can be typed.
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands;
+
+/// Runs agent tasks to their end: archived step by step, resumed after any crash, effects made once.
+#[derive(Debug, Parser)]
+#[command(name = "loopforge", version, max_term_width = 100, propagate_version = true)]
+pub struct Cli {
+    /// Holds for all commands.
+    #[command(flatten)]
+    pub global: Global,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of all commands.
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// Where the archive lives: `sqlite:PATH` or a path
+    #[arg(long, global = true, env = "LOOPFORGE_STORE", default_value = "sqlite:.loopforge/loopforge.db")]
+    pub store: String,
+    /// Data as JSON on standard output (JSON Lines for streams)
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say more on standard error; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// See it: a page patrol over a real shop on loopback, killed in the middle and resumed
+    Demo(commands::demo::Demo),
+    /// Write a task file to start from
+    Init(commands::init::Init),
+    /// Check a task file and say what would run
+    Check(commands::check::Check),
+    /// Run a task file
+    Run(commands::run::Run),
+    /// Go on with a run after a crash, an interruption, an answer or a limit
+    Resume(commands::resume::Resume),
+    /// Answer what a run waits for
+    Resolve(commands::resolve::Resolve),
+}

@@ -1,0 +1,232 @@
+//! What a person, or a program, sees of a run while it goes on, and its last lines.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use loopforge::{Report, Watcher};
+use loopforge_core::record::{About, Event, OutcomeSource, Record, Route, RunOutcome, RunStatus};
+use loopforge_core::task::Task;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{Exit, resume_hint};
+use crate::text::line;
+
+/// Shows records as they are archived: JSON Lines, a bar on a terminal, or plain lines elsewhere.
+#[derive(Clone)]
+pub struct Progress {
+    json: bool,
+    bar: ProgressBar,
+    shown: Arc<Mutex<Shown>>,
+}
+
+/// What was seen so far, for the bar.
+#[derive(Default)]
+struct Shown {
+    subgoals: usize,
+    ended: usize,
+    items: u64,
+    done: u64,
+}
+
+impl Progress {
+    /// For a new run.
+    pub fn new(json: bool, task: &Task) -> Self {
+        let progress = Self::resumed(json);
+        progress.of_task(task);
+        progress
+    }
+
+    /// For a run whose task isn't known yet.
+    pub fn resumed(json: bool) -> Self {
+        let bar = if json || !std::io::stderr().is_terminal() {
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden())
+        } else {
+            ProgressBar::new_spinner()
+        };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(120));
+        Self { json, bar, shown: Arc::default() }
+    }
+
+    /// Says which task it is.
+    pub fn of_task(&self, task: &Task) {
+        if let Ok(mut shown) = self.shown.lock() {
+            shown.subgoals = task.subgoals.len();
+        }
+    }
+
+    /// What the engine calls with every archived record.
+    pub fn watcher(&self) -> Watcher {
+        let progress = self.clone();
+        Box::new(move |record| progress.see(record))
+    }
+
+    fn see(&self, record: &Record) {
+        if self.json {
+            // A closed pipe ends the talk, not the run.
+            if let Ok(text) = serde_json::to_string(record) {
+                let _ = writeln!(std::io::stdout().lock(), "{text}");
+            }
+            return;
+        }
+        if let Some(text) = plain(record) {
+            if self.bar.is_hidden() {
+                let _ = writeln!(std::io::stderr().lock(), "{text}");
+            } else {
+                self.bar.println(text);
+            }
+        }
+        let Ok(mut shown) = self.shown.lock() else { return };
+        match &record.event {
+            Event::SubgoalStarted(event) => {
+                shown.items = event.list.as_ref().map_or(0, |list| u64::from(list.count));
+                shown.done = 0;
+            }
+            Event::SubgoalEnded(_) => shown.ended += 1,
+            Event::StepEvaluated(event) if event.verdict.route == Route::BranchDone => shown.done += 1,
+            _ => {}
+        }
+        let items = if shown.items > 0 { format!(", {} of {} items", shown.done, shown.items) } else { String::new() };
+        self.bar.set_message(format!("{} of {} subgoals{items}", shown.ended, shown.subgoals));
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A record as one line, if a person wants to see it while a run goes on.
+pub fn plain(record: &Record) -> Option<String> {
+    const WIDTH: usize = 140;
+    let text = match &record.event {
+        Event::RunStarted(event) => format!("started    {}", event.name),
+        Event::RunResumed(event) => match event.checkpoint {
+            Some(seq) => format!("resumed    from the checkpoint at record {seq}"),
+            None => "resumed    from the first record".to_owned(),
+        },
+        Event::SubgoalStarted(event) => match &event.list {
+            Some(list) => format!("subgoal    {}: {} items", event.subgoal, list.count),
+            None => format!("subgoal    {}", event.subgoal),
+        },
+        Event::SubgoalEnded(event) => {
+            let outcome = format!("{:?}", event.outcome).to_lowercase();
+            format!("{outcome:<10} {}: {}", event.subgoal, event.reason)
+        }
+        Event::ActionRefused(event) => format!("refused    step {}: {}: {}", event.id.step, event.check, event.reason),
+        Event::AttemptFailed(event) => {
+            format!("retrying   step {}: {} ({}), try {}", event.id.step, event.code, event.error, event.attempt + 1)
+        }
+        Event::ActionUnknown(event) => format!("unknown    step {}: {}", event.id.step, event.reason),
+        Event::ActionNotHappened(event) => {
+            format!("settled    step {}: it did not happen; it is made now", event.id.step)
+        }
+        Event::ActionFinished(event) if event.source != OutcomeSource::Call => {
+            let how = match event.source {
+                OutcomeSource::Cache => "answered from the archive",
+                OutcomeSource::FirstResult => "the same effect was made before: its first result stands",
+                OutcomeSource::StatusQuery => "the status query says it happened: it is not made again",
+                OutcomeSource::LateAnswer => "the late answer completes it",
+                OutcomeSource::Person => "a person says it happened",
+                OutcomeSource::Call => return None,
+            };
+            format!("settled    step {}: {how}", event.id.step)
+        }
+        Event::WaitStarted(event) => format!("waiting    step {} until {}", event.step, event.until),
+        Event::QuestionAsked(event) => format!("question   {}", event.question),
+        Event::LifecycleMoved(event) => format!("state      {} -> {}", event.from, event.to),
+        Event::LifecycleRefused(event) => format!("refused    state {} -> {}", event.from, event.to),
+        Event::LoopFound(event) => format!("loop       {} ({} rounds)", event.tools.join(", "), event.rounds),
+        Event::StepEvaluated(event) => match event.verdict.route {
+            Route::Continue | Route::BranchDone => return None,
+            Route::Defer { .. } => format!("deferred   step {}: {}", event.step, event.verdict.reason),
+            Route::GiveUp => format!("given up   step {}: {}", event.step, event.verdict.reason),
+            Route::Correct => format!("once more  step {}: {}", event.step, event.verdict.reason),
+            Route::Person | Route::Fail => format!("failed     step {}: {}", event.step, event.verdict.reason),
+        },
+        Event::LimitReached(event) => format!("limit      {} = {}", event.limit, event.value),
+        Event::LimitsRaised(_) => "limits     raised".to_owned(),
+        Event::RunPaused(event) => format!("paused     {}", event.reason),
+        Event::RunEnded(event) => {
+            let outcome = format!("{:?}", event.outcome).to_lowercase();
+            format!("{outcome:<10} {}", event.reason)
+        }
+        Event::StepStarted(_)
+        | Event::ActionDecided(_)
+        | Event::ActionStarted(_)
+        | Event::ActionFinished(_)
+        | Event::StateSaved(_)
+        | Event::WaitEnded(_)
+        | Event::QuestionAnswered(_)
+        | Event::HookSent(_) => return None,
+    };
+    Some(line(&text, WIDTH))
+}
+
+/// The last lines of a run, and the exit code that they mean.
+pub fn conclude(context: &Context, report: &Report) -> Exit {
+    let exit = exit_of(report);
+    if context.json {
+        let questions: Vec<_> = report
+            .questions
+            .iter()
+            .map(|question| json!({ "step": question.step, "about": question.about, "question": question.text }))
+            .collect();
+        let document = json!({ "end": {
+            "run": report.run.to_string(), "status": report.status, "exit": exit as u8, "steps": report.totals.steps,
+            "calls": report.totals.calls, "questions": questions, "wake_at": report.wake_at.map(|at| at.to_string()),
+        }});
+        let _ = writeln!(std::io::stdout().lock(), "{document}");
+        return exit;
+    }
+    let totals = &report.totals;
+    println!(
+        "{}  {}  {} steps, {} calls, {} retries, {} set aside",
+        report.run, report.status, totals.steps, totals.calls, totals.retries, totals.deferrals
+    );
+    for (subgoal, status) in &report.subgoals {
+        println!("  {subgoal}: {status}");
+    }
+    let id = report.run;
+    for question in &report.questions {
+        eprintln!("waits for a person: {}", question.text);
+        let answers = match question.about {
+            About::UnknownEffect => "--happened | --not | --abort",
+            About::Failure => "--continue | --skip | --abort",
+            About::Limit | About::Loop => "--continue | --abort",
+        };
+        match question.step {
+            Some(step) => eprintln!("  answer with: loopforge resolve {id} {step} {answers}"),
+            None => eprintln!("  answer with: loopforge resolve {id} {answers}"),
+        }
+    }
+    match exit {
+        Exit::Limit => {
+            let limit = report.stopped.as_ref().map_or("", |stopped| stopped.limit.as_str());
+            let raise = if limit == "max_duration" { "--max-duration SPAN" } else { "--max-steps N" };
+            eprintln!("stopped at `{limit}`; what was done stays. Go on with: {} {raise}", resume_hint(id));
+        }
+        Exit::Interrupted | Exit::Waiting => eprintln!("Go on with: {}", resume_hint(id)),
+        Exit::Success | Exit::Failed | Exit::Usage | Exit::Environment => {
+            eprintln!("Look further: loopforge show {id}, loopforge trace {id}");
+        }
+    }
+    exit
+}
+
+fn exit_of(report: &Report) -> Exit {
+    match (report.outcome, report.status) {
+        (Some(RunOutcome::Succeeded), _) => Exit::Success,
+        (Some(RunOutcome::Failed | RunOutcome::Cancelled), _) => Exit::Failed,
+        _ if report.interrupted => Exit::Interrupted,
+        _ if !report.questions.is_empty() => Exit::Waiting,
+        _ if report.stopped.is_some() => Exit::Limit,
+        (None, RunStatus::Paused) => Exit::Interrupted,
+        (None, _) => Exit::Waiting,
+    }
+}

@@ -1,0 +1,40 @@
+//! `loopforge run FILE`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use loopforge::gateway::Registry;
+use loopforge::{Prepared, Start, inputs};
+
+use crate::context::{Context, interruption};
+use crate::error::{CliError, Exit};
+
+use super::progress::{Progress, conclude};
+
+/// Run a task file.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The task file (YAML or JSON)
+    pub file: PathBuf,
+    /// A value for an input: `name=value`, or `name=@file`
+    #[arg(short, long = "input", value_name = "NAME=VALUE")]
+    pub inputs: Vec<String>,
+}
+
+impl Run {
+    /// Carries it out.
+    ///
+    /// # Errors
+    /// The task or an input has a mistake, or the store fails.
+    pub async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        // Mistakes in the files are told before a store is made.
+        let prepared = Prepared::from_file(&self.file, &Registry::default())?;
+        let inputs = inputs::read(&prepared.task, &prepared.base, &self.inputs)?;
+        let engine = context.engine()?;
+        let progress = Progress::new(context.json, &prepared.task);
+        let run = engine.start(prepared, Start { inputs, watcher: Some(progress.watcher()) }).await?;
+        let report = run.drive(interruption()).await;
+        progress.finish();
+        Ok(conclude(context, &report?))
+    }
+}
