@@ -8,12 +8,23 @@
     reason = "a failed call ends in a `ToolResult` as a good one does; it is moved once"
 )]
 
+mod archive;
 mod arguments;
 mod compute;
 mod decimal;
+mod diff;
 mod extract;
+mod file_list;
+mod file_read;
+mod file_write;
+mod folder;
+mod html_to_markdown;
 mod http;
+mod json_query;
 mod page;
+mod report;
+mod text;
+mod time_now;
 
 use std::sync::Arc;
 
@@ -59,9 +70,19 @@ type Make = fn(&BuiltinConfig) -> Result<Arc<dyn Tool>, BuiltinError>;
 
 /// Every built-in, sorted by name.
 const BUILTINS: &[(&str, Make)] = &[
+    ("archive_get", |_| Ok(Arc::new(archive::ArchiveGet::new()))),
+    ("archive_put", |_| Ok(Arc::new(archive::ArchivePut::new()))),
+    ("diff", |_| Ok(Arc::new(diff::Diff::new()))),
     ("extract", |_| Ok(Arc::new(extract::Extract::new()))),
+    ("file_list", |_| Ok(Arc::new(file_list::FileList::new()))),
+    ("file_read", |_| Ok(Arc::new(file_read::FileRead::new()))),
+    ("file_write", |_| Ok(Arc::new(file_write::FileWrite::new()))),
+    ("html_to_markdown", |_| Ok(Arc::new(html_to_markdown::HtmlToMarkdownTool::new()))),
     ("http_get", |config| Ok(Arc::new(http::HttpGet::new(config)?))),
     ("http_request", |config| Ok(Arc::new(http::HttpRequest::new(config)?))),
+    ("json_query", |_| Ok(Arc::new(json_query::JsonQuery::new()))),
+    ("report", |_| Ok(Arc::new(report::Report::new()))),
+    ("time_now", |_| Ok(Arc::new(time_now::TimeNow::new()))),
 ];
 
 /// The names of all built-ins, sorted.

@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(nesting(&"<div></b>".repeat(50)), 50);
         assert_eq!(nesting(&"<li>x<br><p>".repeat(10_000)), 0);
         assert_eq!(nesting("1 < 2 <- <!-- a --> </x>"), 0);
-        assert!(check_nesting(&"<div>".repeat(200_000)).is_err());
-        assert!(check_nesting(&"<div><p>x</div>".repeat(200_000)).is_ok());
+        assert!(check_nesting(&"<div>".repeat(20_000)).is_err());
+        assert!(check_nesting(&"<div><p>x</div>".repeat(20_000)).is_ok());
     }
 }

@@ -4,7 +4,6 @@
 //! to ([`client`]). What went wrong is told by one table from status to code ([`outcome`]).
 
 mod allow;
-mod body;
 mod client;
 mod exchange;
 mod get;

@@ -7,7 +7,8 @@ use reqwest::header::{CONTENT_TYPE, ETAG, LAST_MODIFIED, LOCATION};
 use serde_json::{Map, json};
 
 use super::exchange::Answer;
-use super::{body, wait};
+use super::wait;
+use crate::builtin::text;
 
 /// What is shown of the body of a refusal.
 const SHOWN_CHARACTERS: usize = 2000;
@@ -51,7 +52,7 @@ fn success(answer: Answer) -> ToolResult {
         }
     }
     let bytes = answer.body.len();
-    let read = body::read(answer.body, content_type.as_deref(), answer.truncated);
+    let read = text::read(answer.body, content_type.as_deref(), answer.truncated);
     data.insert("charset".to_owned(), json!(read.charset));
     data.insert("bytes".to_owned(), json!(bytes));
     data.insert("truncated".to_owned(), json!(answer.truncated));
@@ -73,7 +74,7 @@ fn success(answer: Answer) -> ToolResult {
 }
 
 fn refusal(mut answer: Answer, code: Code) -> ToolResult {
-    let read = body::read(std::mem::take(&mut answer.body), None, true);
+    let read = text::read(std::mem::take(&mut answer.body), None, true);
     let status = answer.status;
     let remedy = match code {
         Code::Unauthorized => ": check the credentials that the task sends",

@@ -1,5 +1,8 @@
+mod archive;
+mod files;
 mod http_get;
 mod http_request;
+mod report;
 mod server;
 
 use std::path::Path;

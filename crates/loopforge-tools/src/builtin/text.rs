@@ -1,4 +1,4 @@
-//! The body of an answer as text: decoded by its charset, cleaned, and with the bytes kept where the text isn't exact.
+//! Bytes as text: decoded by its charset, cleaned, and with the bytes kept where the text isn't exact.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
@@ -8,9 +8,9 @@ use loopforge_core::payload::{Blob, BlobKind};
 /// Where a page names its own encoding: HTML asks for it within the first 1024 bytes.
 const META_WINDOW: usize = 1024;
 
-/// A body as it is handed on.
+/// A document as it is handed on.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct Document {
     /// The text, or a short description where there is none.
     pub text: String,
     /// The encoding's name in lower case; `None` for bytes that are no text.
@@ -24,7 +24,7 @@ pub(super) struct Body {
 }
 
 /// Reads `bytes`. `cut` says that the end is missing, so that half a character there is no fault of the page.
-pub(super) fn read(bytes: Vec<u8>, content_type: Option<&str>, cut: bool) -> Body {
+pub(super) fn read(bytes: Vec<u8>, content_type: Option<&str>, cut: bool) -> Document {
     let (encoding, guessed) = encoding_of(&bytes, content_type);
     let without_bom = match Encoding::for_bom(&bytes) {
         Some((_, length)) => &bytes[length..],
@@ -48,7 +48,7 @@ pub(super) fn read(bytes: Vec<u8>, content_type: Option<&str>, cut: bool) -> Bod
     }
     let exact = !replaced && cleaned.nul == 0;
     let raw = (!exact).then(|| Blob::new(BlobKind::Bytes, bytes));
-    Body { text, charset: Some(charset), binary: false, marks, raw }
+    Document { text, charset: Some(charset), binary: false, marks, raw }
 }
 
 /// The text, and whether something had to be replaced. Half a character where the body was cut is left out.
@@ -64,13 +64,13 @@ fn decode(encoding: &'static Encoding, bytes: &[u8], cut: bool) -> (String, bool
     (text, replaced)
 }
 
-fn binary(bytes: Vec<u8>, content_type: Option<&str>) -> Body {
+fn binary(bytes: Vec<u8>, content_type: Option<&str>) -> Document {
     let kind = content_type.unwrap_or("no content type");
-    Body {
+    Document {
         text: format!("[{} bytes that are no text ({kind})]", bytes.len()),
         charset: None,
         binary: true,
-        marks: vec!["the body is no text: its bytes are kept apart".to_owned()],
+        marks: vec!["they are no text: its bytes are kept apart".to_owned()],
         raw: Some(Blob::new(BlobKind::Bytes, bytes)),
     }
 }
