@@ -1,4 +1,5 @@
 //! Tests of the command line's parts from outside.
 
+mod examples;
 mod http;
 mod shop;
