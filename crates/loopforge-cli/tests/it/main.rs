@@ -2,4 +2,5 @@
 
 mod examples;
 mod http;
+mod patrol;
 mod shop;
