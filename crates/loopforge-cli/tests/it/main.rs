@@ -3,4 +3,5 @@
 mod examples;
 mod http;
 mod patrol;
+mod patrols;
 mod shop;
