@@ -69,8 +69,8 @@ async fn no_path_leads_out_of_the_workspace() {
     for path in ["../x", "/tmp/x", "a/../../x", "link/x", "a\0b"] {
         let written = tool("file_write").call(json!({ "path": path, "content": "x" }), &context).await;
         assert_eq!(written.code, Code::InvalidArgument, "{path:?}");
-        assert_eq!(tool("file_read").call(json!({ "path": path }), &context).await.is_ok(), false);
-        assert_eq!(tool("file_list").call(json!({ "path": path }), &context).await.is_ok(), false);
+        assert!(!tool("file_read").call(json!({ "path": path }), &context).await.is_ok());
+        assert!(!tool("file_list").call(json!({ "path": path }), &context).await.is_ok());
     }
     assert_eq!(tool("file_read").call(json!({ "path": "link/secret" }), &context).await.code, Code::InvalidArgument);
     let listed = tool("file_list").call(json!({ "recursive": true }), &context).await;
@@ -113,5 +113,5 @@ async fn a_write_given_up_in_time_changes_nothing() {
     // The file system may be faster than the check; then the write counts, and says so.
     let there = context.workspace.join("a").exists();
     assert_eq!(result.is_ok(), there);
-    assert_eq!(result.leaves_effect_unknown(), false);
+    assert!(!result.leaves_effect_unknown());
 }

@@ -87,6 +87,24 @@ async fn fifty_megabytes_pass_and_a_limit_cuts_with_a_mark() {
 }
 
 #[tokio::test]
+async fn a_compressed_body_is_measured_as_what_it_unpacks_to() {
+    // 133 bytes that unpack to 100 000 times `a`.
+    const HEAD: &str = "1f8b08000000000002ffedc13101000000c2a0aceb5fc21a1e4001";
+    const TAIL: &str = "af0687fae21ba0860100";
+    let digits = format!("{HEAD}{}{TAIL}", "0".repeat(266 - HEAD.len() - TAIL.len()));
+    let packed: Vec<u8> =
+        (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect();
+    let mut answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n".to_vec();
+    answer.extend_from_slice(&packed);
+    let server = RawServer::sending(answer).await;
+    let tool = network_tool("http_get", LOOPBACK);
+    let whole = tool.call(json!({ "url": server.url("/") }), &context()).await;
+    assert_eq!((&whole.data["bytes"], whole.data["body"].as_str().map(str::len)), (&json!(100_000), Some(100_000)));
+    let cut = tool.call(json!({ "url": server.url("/"), "max_bytes": 1000 }), &context()).await;
+    assert_eq!((&cut.data["bytes"], &cut.data["truncated"]), (&json!(1000), &json!(true)));
+}
+
+#[tokio::test]
 async fn a_body_that_breaks_off_is_unavailable_and_says_where() {
     let result = get_raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this").await;
     assert_eq!(result.code, Code::Unavailable);

@@ -2,6 +2,7 @@ mod archive;
 mod files;
 mod http_get;
 mod http_request;
+mod patrol;
 mod report;
 mod server;
 
@@ -56,6 +57,7 @@ fn every_builtin_has_a_closed_schema_and_a_description() {
         let tool = tool(name);
         let contract = tool.contract();
         assert_eq!(contract.input_schema["type"], "object", "{name}");
+        assert!(jsonschema::validator_for(&contract.input_schema).is_ok(), "{name}");
         assert_eq!(contract.input_schema["additionalProperties"], false, "{name}");
         assert!(contract.description.ends_with('.'), "{name}");
         for (argument, schema) in contract.input_schema["properties"].as_object().unwrap() {
