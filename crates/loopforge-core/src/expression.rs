@@ -18,6 +18,15 @@ use crate::payload::{BlobCache, NotLoaded, Payload};
 /// The names that every expression can read.
 pub const ROOTS: &[&str] = &["inputs", "state", "subgoals", "usage", "last", "run"];
 
+/// The longest expression in bytes.
+const MAX_LENGTH: usize = 4096;
+/// The deepest brackets.
+const MAX_BRACKETS: usize = 48;
+/// The most operators, dots and brackets.
+const MAX_SIGNS: usize = 400;
+/// The deepest expression. A chain such as `a + b + c` nests too; evaluation recurses, so that this bounds the stack.
+const MAX_DEPTH: usize = 160;
+
 static ENVIRONMENT: LazyLock<Arc<cel::Env>> = LazyLock::new(|| {
     let mut environment = cel::Env::stdlib();
     for added in [
@@ -91,6 +100,22 @@ impl Expression {
     /// # Errors
     /// [`InvalidExpression`] with the place.
     pub fn compile(source: &str) -> Result<Self, InvalidExpression> {
+        let refused = |message: &str| InvalidExpression {
+            source_text: source.to_owned(),
+            message: message.to_owned(),
+            column: 1,
+        };
+        if source.len() > MAX_LENGTH {
+            return Err(refused("longer than 4096 bytes"));
+        }
+        // The parser recurses for brackets and for chains, before it counts.
+        let (brackets, signs) = brackets_and_signs(source);
+        if brackets > MAX_BRACKETS {
+            return Err(refused("brackets nested too deeply"));
+        }
+        if signs > MAX_SIGNS {
+            return Err(refused("too many parts for one expression"));
+        }
         let program = ENVIRONMENT.compile(source).map_err(|errors| {
             let first = errors.errors.first();
             InvalidExpression {
@@ -103,6 +128,9 @@ impl Expression {
                 },
             }
         })?;
+        if !is_within(program.expression(), MAX_DEPTH) {
+            return Err(refused("nested too deeply, or a chain of too many parts"));
+        }
         let mut walk = Walk::default();
         walk.expression(program.expression());
         let path = plain_path(program.expression());
@@ -526,6 +554,56 @@ impl Walk {
             }
         }
         self.paths.insert(path);
+    }
+}
+
+/// How deep brackets nest, and how many operators, dots and brackets there are outside of texts.
+fn brackets_and_signs(source: &str) -> (usize, usize) {
+    let (mut open, mut deepest, mut signs) = (0_usize, 0, 0);
+    let mut quote = None;
+    let mut escaped = false;
+    for character in source.chars() {
+        match (quote, character) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(begin), _) => quote = (character != begin).then_some(begin),
+            (None, '"' | '\'') => quote = Some(character),
+            (None, '(' | '[' | '{') => {
+                open += 1;
+                signs += 1;
+            }
+            (None, ')' | ']' | '}') => open = open.saturating_sub(1),
+            (None, ',' | '_') => {}
+            (None, other) if other.is_ascii_punctuation() => signs += 1,
+            (None, _) => {}
+        }
+        deepest = deepest.max(open);
+    }
+    (deepest, signs)
+}
+
+/// Whether an expression has at most `depth` levels.
+fn is_within(node: &IdedExpr, depth: usize) -> bool {
+    let Some(left) = depth.checked_sub(1) else { return false };
+    let entry = |entry: &EntryExpr| match entry {
+        EntryExpr::MapEntry(entry) => is_within(&entry.key, left) && is_within(&entry.value, left),
+        EntryExpr::StructField(field) => is_within(&field.value, left),
+    };
+    match &node.expr {
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => true,
+        Expr::Select(select) => is_within(&select.operand, left),
+        Expr::Call(call) => {
+            call.target.iter().all(|target| is_within(target, left))
+                && call.args.iter().all(|argument| is_within(argument, left))
+        }
+        Expr::Comprehension(part) => {
+            [&part.iter_range, &part.accu_init, &part.loop_cond, &part.loop_step, &part.result]
+                .into_iter()
+                .all(|part| is_within(part, left))
+        }
+        Expr::List(list) => list.elements.iter().all(|element| is_within(element, left)),
+        Expr::Map(map) => map.entries.iter().all(|part| entry(&part.expr)),
+        Expr::Struct(fields) => fields.entries.iter().all(|part| entry(&part.expr)),
     }
 }
 

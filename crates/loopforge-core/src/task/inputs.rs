@@ -125,7 +125,8 @@ pub fn resolve_input(name: &str, input: &Input, given: Given<'_>) -> Result<Json
     match input.kind() {
         InputKind::Lines => lines(name, source),
         InputKind::Text | InputKind::Json if empty && matches!(given, Given::Bytes { .. }) => {
-            Err(nothing(name, source, format!("the file of input `{name}` is empty")))
+            let message = format!("the file of input `{name}` is empty");
+            Err(nothing(name, source, message, "write something into it, or name another file"))
         }
         InputKind::Text => Ok(Json::String(source.text().to_owned())),
         InputKind::Json => serde_json::from_str(source.text()).map_err(|error| not_json(name, source, &error)),
@@ -144,14 +145,15 @@ fn lines(name: &str, source: &Source<'_>) -> Result<Json, Box<Problem>> {
         .map(|line| Json::String(line.to_owned()))
         .collect();
     if lines.is_empty() {
-        return Err(nothing(name, source, format!("input `{name}` is a list without anything in it")));
+        let message = format!("input `{name}` is a list without anything in it");
+        let remedy = "write one item on each line; blank lines and lines that begin with `#` don't count";
+        return Err(nothing(name, source, message, remedy));
     }
     Ok(Json::Array(lines))
 }
 
-fn nothing(name: &str, source: &Source<'_>, message: String) -> Box<Problem> {
-    let finding = Finding::new(ProblemCode::Empty, message)
-        .remedy("blank lines and lines that begin with `#` don't count; write what the run is to work on");
+fn nothing(name: &str, source: &Source<'_>, message: String, remedy: &str) -> Box<Problem> {
+    let finding = Finding::new(ProblemCode::Empty, message).remedy(remedy);
     Box::new(source.problem(0..0, format!("inputs.{name}"), finding))
 }
 

@@ -428,6 +428,7 @@ pub struct Limits {
     /// What happens then.
     pub on_max_steps: OnMaxSteps,
     /// No further step starts after this time since the run's start; time in which nobody owned the run counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Span>,
     /// A checkpoint after this many steps ...
     pub checkpoint_interval: u64,

@@ -231,12 +231,20 @@ pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a s
 pub(super) struct Source<'t> {
     origin: Arc<str>,
     text: &'t str,
+    /// Bytes of the byte-order mark.
+    mark: usize,
 }
 
 impl<'t> Source<'t> {
     /// A byte-order mark at the beginning is no part of the text.
     pub(super) fn new(origin: &str, text: &'t str) -> Self {
-        Self { origin: origin.into(), text: text.strip_prefix('\u{feff}').unwrap_or(text) }
+        let plain = text.strip_prefix('\u{feff}').unwrap_or(text);
+        Self { origin: origin.into(), text: plain, mark: text.len() - plain.len() }
+    }
+
+    /// The position in the file, which may begin with a byte-order mark, of a position in the text.
+    pub(super) fn in_file(&self, at: usize) -> usize {
+        at + self.mark
     }
 
     pub(super) fn origin(&self) -> &str {
@@ -256,14 +264,14 @@ impl<'t> Source<'t> {
         let marked = floor(self.text, range.end).clamp(start, line_start + line.len().max(start - line_start));
         Problem {
             code: finding.code,
-            message: finding.message,
+            message: printable(&finding.message),
             file: Arc::clone(&self.origin),
             line: self.text[..line_start].bytes().filter(|byte| *byte == b'\n').count() + 1,
             column: self.text[line_start..start].chars().count() + 1,
-            path,
+            path: printable(&path),
             snippet: snippet(line, (start - line_start).min(line.len()), (marked - line_start).min(line.len())),
-            nearest: finding.nearest,
-            remedy: finding.remedy,
+            nearest: finding.nearest.as_deref().map(printable),
+            remedy: finding.remedy.as_deref().map(printable),
         }
     }
 }
@@ -311,6 +319,22 @@ impl<'s, 't> Report<'s, 't> {
 /// The nearest boundary of characters at or before `position`.
 fn floor(text: &str, position: usize) -> usize {
     text.floor_char_boundary(position.min(text.len()))
+}
+
+/// The longest sentence that is shown whole, in characters. It may quote the file.
+const LONGEST_SENTENCE: usize = 500;
+
+/// A sentence as a terminal can show it: what stands in the file can't move the cursor or fill the screen.
+fn printable(text: &str) -> String {
+    let mut shortened: String = text
+        .chars()
+        .take(LONGEST_SENTENCE)
+        .map(|character| if character == '\n' { ' ' } else { shown(character) })
+        .collect();
+    if text.chars().nth(LONGEST_SENTENCE).is_some() {
+        shortened.push('…');
+    }
+    shortened
 }
 
 /// The longest line that is shown whole, in characters.

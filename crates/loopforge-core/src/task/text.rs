@@ -31,7 +31,7 @@ pub(super) fn without_nul(source: &Source<'_>) -> Result<(), Box<Problem>> {
     match source.text().find('\0') {
         None => Ok(()),
         Some(at) => {
-            let finding = Finding::new(ProblemCode::NotText, format!("a NUL character at byte {at}"))
+            let finding = Finding::new(ProblemCode::NotText, format!("a NUL character at byte {}", source.in_file(at)))
                 .remedy("save it as UTF-8 text (UTF-16 looks like this)");
             Err(Box::new(source.problem(at..at + 1, String::new(), finding)))
         }

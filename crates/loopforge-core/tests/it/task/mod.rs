@@ -2,7 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod bad;
+mod corpus;
 mod good;
+mod inputs;
+mod robust;
+mod schema;
 
 use loopforge_core::task::{Builtin, Catalog};
 use loopforge_core::tool::Effect;
