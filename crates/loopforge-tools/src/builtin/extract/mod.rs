@@ -74,7 +74,7 @@ struct Rule {
     /// The value when the field can't be found.
     #[serde(default)]
     default: Option<Json>,
-    /// The currency of a price that names none, as in `CNY`.
+    /// The currency, as in `JPY`, of a price that names none, or that has only `¥` or `$`.
     #[serde(default)]
     currency: Option<String>,
 }

@@ -8,8 +8,10 @@ use super::super::decimal::Decimal;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Price {
     pub amount: Decimal,
-    /// ISO 4217, when the text names it.
+    /// ISO 4217, when the text names it. `¥` is read as CNY and `$` as USD.
     pub currency: Option<&'static str>,
+    /// Whether only `¥` or `$` names the currency: other countries use the same sign.
+    pub shared_sign: bool,
 }
 
 /// How a number is written where the text alone leaves it open.
@@ -43,11 +45,11 @@ pub(super) fn price(text: &str) -> Option<Price> {
         let start = if position == 0 { 0 } else { found[position - 1].at.end };
         let end = found.get(position + 1).map_or(text.len(), |next| next.at.start);
         let before = currency_at_end(&text[start..number.at.start]);
-        before.or_else(|| currency_at_start(&text[number.at.end..end])).map(|currency| (number, currency))
+        before.or_else(|| currency_at_start(&text[number.at.end..end])).map(|named| (number, named))
     });
-    let Some((number, currency)) = beside else {
+    let Some((number, (sign, currency))) = beside else {
         let first = found.into_iter().next()?;
-        return Some(Price { amount: first.value, currency: None });
+        return Some(Price { amount: first.value, currency: None, shared_sign: false });
     };
     // Where the euro is used, the dot separates thousands.
     let dotted = if matches!(currency, "EUR" | "BRL" | "TRY") {
@@ -58,7 +60,7 @@ pub(super) fn price(text: &str) -> Option<Price> {
     };
     let amount = dotted.unwrap_or_else(|| number.value.clone());
     let amount = if sign_before_currency(&text[..number.at.start]) { amount.negate() } else { amount };
-    Some(Price { amount, currency: Some(currency) })
+    Some(Price { amount, currency: Some(currency), shared_sign: matches!(sign, "¥" | "$") })
 }
 
 #[derive(Debug)]
@@ -228,14 +230,15 @@ const CURRENCIES: [(&str, &str); 52] = [
     ("руб", "RUB"),
 ];
 
-fn currency_at_end(before: &str) -> Option<&'static str> {
+/// The sign before a number, and its currency.
+fn currency_at_end(before: &str) -> Option<(&'static str, &'static str)> {
     let before = before.trim_end_matches([' ', '\u{a0}', ':']);
-    CURRENCIES.iter().find(|(sign, _)| ends_with(before, sign)).map(|(_, code)| *code)
+    CURRENCIES.iter().find(|(sign, _)| ends_with(before, sign)).copied()
 }
 
-fn currency_at_start(after: &str) -> Option<&'static str> {
+fn currency_at_start(after: &str) -> Option<(&'static str, &'static str)> {
     let after = after.trim_start_matches([' ', '\u{a0}']);
-    CURRENCIES.iter().find(|(sign, _)| starts_with(after, sign)).map(|(_, code)| *code)
+    CURRENCIES.iter().find(|(sign, _)| starts_with(after, sign)).copied()
 }
 
 /// `-$5.00`: the sign stands before the currency.

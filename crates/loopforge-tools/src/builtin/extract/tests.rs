@@ -76,6 +76,15 @@ fn only_the_first_match_counts_so_that_no_other_product_s_price_slips_in() {
 }
 
 #[test]
+fn the_task_says_whose_sign_it_is() {
+    for (text, currency) in [("¥3,980", "JPY"), ("3980", "JPY"), ("$5", "JPY"), ("US$5", "USD"), ("399元", "CNY")] {
+        let rule = json!({ "css": "p", "kind": "price", "currency": "JPY" });
+        let result = run(json!({ "html": format!("<p>{text}"), "fields": { "p": rule } }));
+        assert_eq!(result.data["p"]["currency"], currency, "{text}");
+    }
+}
+
+#[test]
 fn bad_arguments_are_refused_by_name() {
     for (fields, word) in [
         (json!({ "a": "p[[" }), "`p[[` is not a CSS selector"),

@@ -60,7 +60,11 @@ impl Kind {
             }
             Self::Price => {
                 let price = number::price(text)?;
-                let currency = price.currency.or(currency);
+                // What the task says holds where the text leaves it open.
+                let currency = match (price.currency, currency) {
+                    (Some(named), Some(said)) => Some(if price.shared_sign { said } else { named }),
+                    (named, said) => named.or(said),
+                };
                 let amount = price.amount.to_string();
                 Some(json!({ "value": price.amount.to_json(), "amount": amount, "currency": currency, "text": text }))
             }

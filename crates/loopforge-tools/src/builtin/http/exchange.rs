@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use loopforge_core::time::Span;
 use loopforge_core::tool::{Code, ToolResult};
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Method, StatusCode, Url};
 
 use super::allow::{AllowList, NotAllowed};
@@ -34,7 +34,7 @@ pub(super) struct Network {
 pub(super) struct Outgoing {
     pub method: Method,
     pub url: Url,
-    /// As the caller gave them; they don't follow a redirect to another origin.
+    /// As the caller gave them. Any may be a secret, so only [`harmless`] ones follow a redirect to another origin.
     pub headers: HeaderMap,
     /// LoopForge's own; they follow.
     pub own_headers: HeaderMap,
@@ -95,10 +95,7 @@ impl Network {
                 return read(outgoing, response, progress).await;
             };
             if next.origin() != outgoing.url.origin() {
-                outgoing.headers.clear();
-            }
-            if response.status() == StatusCode::SEE_OTHER {
-                outgoing.method = Method::GET;
+                outgoing.headers = harmless(&outgoing.headers);
             }
             outgoing.url = next;
         }
@@ -134,6 +131,14 @@ impl Network {
             }
         })
     }
+}
+
+/// The headers that another origin may see.
+fn harmless(headers: &HeaderMap) -> HeaderMap {
+    [ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE]
+        .into_iter()
+        .filter_map(|name| headers.get(&name).cloned().map(|value| (name, value)))
+        .collect()
 }
 
 /// A refusal by the task's grants. Before the first hop nothing was sent; a redirect's target got nothing either, and the

@@ -63,7 +63,9 @@ async fn redirects_of_a_write_keep_its_meaning() {
         |status: u16| format!("HTTP/1.1 {status} X\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", end.url("/end"));
     let kept = RawServer::sending(answer(307)).await;
     assert!(send(json!({ "url": kept.url("/"), "json": 1 })).await.is_ok());
-    assert!(end.requests()[0].starts_with("POST /end") && end.requests()[0].contains("idempotency-key"));
+    let followed = &end.requests()[0];
+    assert!(followed.starts_with("POST /end") && followed.ends_with("\r\n\r\n1"), "{followed}");
+    assert!(followed.contains("idempotency-key") && followed.contains("content-type: application/json"), "{followed}");
 
     // 303 says that it was done; 301 and 302 that it was not, and a browser would turn them into reads.
     let done = send(json!({ "url": RawServer::sending(answer(303)).await.url("/"), "json": 1 })).await;
