@@ -86,6 +86,7 @@ impl Context {
             .canonicalize()
             .map_err(|error| CliError::io(&format!("the folder `{}` can't be read", folder.display()), error))?;
         let mut options = Options::new(folder.join("runs"));
+        options.lives = Some(folder.join("workers"));
         // For tests of takeover, which can't wait a minute.
         if let Some(seconds) = std::env::var("LOOPFORGE_LEASE_SECONDS").ok().and_then(|text| text.parse().ok()) {
             options.lease_ttl = std::time::Duration::from_secs_f64(f64::max(seconds, 0.2));

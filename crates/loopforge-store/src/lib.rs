@@ -70,6 +70,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Gives a lease up. Giving up one that is void changes nothing and is no error.
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError>;
 
+    /// Voids the lease that the worker with this id has on a run, before it lapses. For a worker that is known to be dead: one that
+    /// lives is fenced off, as by any newer claim. Changes nothing when it has none.
+    async fn void_lease(&self, run: RunId, worker_id: &str) -> Result<(), StoreError>;
+
     /// Appends records, with their blobs and what follows from them for state and effects. One transaction, or nothing.
     ///
     /// After `Ok(Written)` or `Ok(AlreadyMine)` the records survive a crash of the process; with [`Durability::Hard`] also
@@ -406,6 +410,8 @@ pub enum StoreError {
         run: RunId,
         /// The owner's label.
         owner: String,
+        /// The owner's id.
+        worker_id: String,
         /// When its lease ends, unless it is renewed.
         until: Timestamp,
     },

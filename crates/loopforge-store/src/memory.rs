@@ -307,7 +307,8 @@ impl Store for MemoryStore {
         let mut content = self.content();
         let found = content.run_mut(run)?;
         if let Some(held) = found.held.as_ref().filter(|held| held.until > now && held.worker != worker.id) {
-            return Err(StoreError::Held { run, owner: held.label.clone(), until: held.until });
+            let (owner, worker_id) = (held.label.clone(), held.worker.clone());
+            return Err(StoreError::Held { run, owner, worker_id, until: held.until });
         }
         Ok(found.give_lease(worker, now))
     }
@@ -326,6 +327,16 @@ impl Store for MemoryStore {
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
         let mut content = self.content();
         if let Some(run) = content.runs.get_mut(&lease.run).filter(|run| run.holds(lease)) {
+            run.held = None;
+        }
+        Ok(())
+    }
+
+    async fn void_lease(&self, run: RunId, worker_id: &str) -> Result<(), StoreError> {
+        let mut content = self.content();
+        if let Some(run) = content.runs.get_mut(&run)
+            && run.held.as_ref().is_some_and(|held| held.worker == worker_id)
+        {
             run.held = None;
         }
         Ok(())

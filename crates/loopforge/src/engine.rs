@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loopforge_core::checkpoint;
@@ -21,6 +21,7 @@ use uuid::Uuid;
 use crate::driver::{Run, Watcher};
 use crate::error::EngineError;
 use crate::gateway::Registry;
+use crate::life::{self, Life};
 use crate::prepare::Prepared;
 use crate::{VERSION, clock};
 
@@ -34,6 +35,7 @@ pub struct Engine {
     pub(crate) worker: Worker,
     pub(crate) options: Options,
     pub(crate) registry: Registry,
+    life: Arc<Mutex<Option<Life>>>,
 }
 
 /// Habits of an engine.
@@ -41,6 +43,9 @@ pub struct Engine {
 pub struct Options {
     /// Where the folders of runs go. An absolute path.
     pub workspaces: PathBuf,
+    /// The folder where processes of this machine show that they are alive; `None` where none is shared. With it, a run whose owner was
+    /// killed can be taken up at once; without it, when the lease has lapsed.
+    pub lives: Option<PathBuf>,
     /// How long a lease lasts without renewal (R45).
     pub lease_ttl: Duration,
     /// How long a store that fails is waited for before a run is given up; it can be resumed then.
@@ -55,6 +60,7 @@ impl Options {
     pub fn new(workspaces: PathBuf) -> Self {
         Self {
             workspaces,
+            lives: None,
             lease_ttl: Duration::from_secs(60),
             store_patience: Duration::from_secs(300),
             blob_memory: 64 << 20,
@@ -88,7 +94,7 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
         let label = format!("process {}", std::process::id());
         let worker = Worker { id: Uuid::now_v7().simple().to_string(), label, lease_ttl: options.lease_ttl };
-        Self { store, worker, options, registry: Registry::default() }
+        Self { store, worker, options, registry: Registry::default(), life: Arc::default() }
     }
 
     /// Adds tools that task files can name as `builtin`.
@@ -156,6 +162,7 @@ impl Engine {
             records: vec![record.clone()],
             blobs,
         };
+        self.live();
         let lease = self.store.create_run(new, &self.worker).await?;
         let mut run = Run::new(self, prepared, state, values, lease, workspace, start.watcher);
         run.show(&[record]);
@@ -168,13 +175,39 @@ impl Engine {
     /// [`StoreError::Held`] says who has it and until when; nothing was changed. [`EngineError::Ended`] when there is nothing left to
     /// do. [`EngineError::Archive`], [`StoreError::Corrupt`], [`StoreError::Newer`]: it can't be read; nothing was changed.
     pub async fn resume(&self, id: RunId, resume: Resume) -> Result<Run, EngineError> {
-        let lease = self.store.claim_run(id, &self.worker).await?;
+        let lease = self.claim(id).await?;
         match self.reopen(id, lease.clone(), resume).await {
             Ok(run) => Ok(run),
             Err(error) => {
                 // The first error tells what is wrong; a lease that can't be given up lapses by itself.
                 let _ = self.store.release_lease(&lease).await;
                 Err(error)
+            }
+        }
+    }
+
+    /// Claims a run. A lease whose worker died on this machine doesn't hold anybody up.
+    async fn claim(&self, id: RunId) -> Result<Lease, EngineError> {
+        self.live();
+        match self.store.claim_run(id, &self.worker).await {
+            Err(StoreError::Held { run, worker_id, .. })
+                if self.options.lives.as_deref().is_some_and(|lives| life::is_dead(lives, &worker_id)) =>
+            {
+                self.store.void_lease(run, &worker_id).await?;
+                Ok(self.store.claim_run(id, &self.worker).await?)
+            }
+            claimed => Ok(claimed?),
+        }
+    }
+
+    /// Shows other processes of this machine that this one is alive. Without it they wait until its leases lapse.
+    fn live(&self) {
+        let Some(lives) = &self.options.lives else { return };
+        let mut life = self.life.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if life.is_none() {
+            match Life::begin(lives, &self.worker.id) {
+                Ok(begun) => *life = Some(begun),
+                Err(error) => tracing::warn!("`{}` can't hold a sign of life: {error}", lives.display()),
             }
         }
     }

@@ -15,6 +15,7 @@ pub mod gateway;
 mod hooks;
 pub mod inputs;
 mod journal;
+mod life;
 mod prepare;
 
 pub use driver::{OpenQuestion, Report, Run, Watcher};

@@ -14,7 +14,12 @@ pub async fn held(store: &dyn Store, clock: &ManualClock) {
     let lease = run(store).await;
     let ttl = samples::worker("a").lease_ttl;
     assert_eq!(lease.until, clock.now().after(ttl));
-    let held = StoreError::Held { run: lease.run, owner: "a".to_owned(), until: lease.until };
+    let held = StoreError::Held {
+        run: lease.run,
+        owner: "a".to_owned(),
+        worker_id: samples::worker("a").id,
+        until: lease.until,
+    };
     assert_eq!(store.claim_run(lease.run, &samples::worker("b")).await, Err(held.clone()));
     clock.advance(ttl - Duration::from_micros(1));
     assert_eq!(store.claim_run(lease.run, &samples::worker("b")).await, Err(held));

@@ -41,9 +41,9 @@ pub(crate) fn claim(
         return Ok(Lease { run, epoch, id, until, ttl: worker.lease_ttl, head });
     }
     let held = connection
-        .prepare_cached("select worker_label, lease_until from run where id = ?1")?
+        .prepare_cached("select worker_label, worker_id, lease_until from run where id = ?1")?
         .query_row([run.0.as_bytes()], |row| {
-            Ok(StoreError::Held { run, owner: row.get(0)?, until: Timestamp(row.get(1)?) })
+            Ok(StoreError::Held { run, owner: row.get(0)?, worker_id: row.get(1)?, until: Timestamp(row.get(2)?) })
         })
         .optional()?;
     Err(Failed::Refused(held.unwrap_or(StoreError::NoRun(run))))
@@ -67,6 +67,16 @@ pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), Fail
              where id = ?1 and lease_epoch = ?2 and lease_id = ?3",
         )?
         .execute(params![lease.run.0.as_bytes(), signed(lease.epoch), lease.id.0.as_bytes()])?;
+    Ok(())
+}
+
+pub(crate) fn void(connection: &Connection, run: RunId, worker_id: &str) -> Result<(), Failed> {
+    connection
+        .prepare_cached(
+            "update run set lease_id = null, lease_until = null, worker_id = null, worker_label = null \
+             where id = ?1 and worker_id = ?2",
+        )?
+        .execute(params![run.0.as_bytes(), worker_id])?;
     Ok(())
 }
 

@@ -162,6 +162,11 @@ impl Store for SqliteStore {
         self.write(false, move |connection| lease::release(connection, &lease)).await
     }
 
+    async fn void_lease(&self, run: RunId, worker_id: &str) -> Result<(), StoreError> {
+        let worker_id = worker_id.to_owned();
+        self.write(true, move |connection| lease::void(connection, run, &worker_id)).await
+    }
+
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError> {
         let batch = Batch::new(append.expected_head, append.records, &append.blobs)?;
         let head = Head {

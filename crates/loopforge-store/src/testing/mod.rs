@@ -115,6 +115,10 @@ impl<S: Store> Store for Faulty<S> {
         self.write(self.inner.release_lease(lease)).await
     }
 
+    async fn void_lease(&self, run: RunId, worker_id: &str) -> Result<(), StoreError> {
+        self.write(self.inner.void_lease(run, worker_id)).await
+    }
+
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError> {
         self.write(self.inner.append(lease, append)).await
     }
