@@ -73,7 +73,13 @@ impl<'a> Checker<'a, '_, '_> {
         let Some(schema) = &tool.input_schema else { return };
         let known = properties(schema);
         for (position, argument) in program.iter().enumerate() {
-            for part in argument.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(inner, _)| inner) {
+            for part in argument
+                .replace("{{", "")
+                .split('{')
+                .skip(1)
+                .filter_map(|rest| rest.split_once('}'))
+                .map(|(inner, _)| inner)
+            {
                 let nearest = super::super::problem::nearest(part, known.iter().copied());
                 if known.contains(part) || nearest.is_none() {
                     continue;

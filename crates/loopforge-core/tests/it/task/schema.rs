@@ -89,3 +89,20 @@ fn harmless_values_are_accepted() {
                 evaluator: { judge: false, allow_replan: false }\n";
     assert!(task::read(file, "task.yaml", &catalog()).is_ok());
 }
+
+/// Keys and facts that the reference forgets are found here.
+#[test]
+fn the_reference_names_every_key_and_fact() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/task-file.md");
+    #[expect(clippy::disallowed_methods, reason = "the core reads no files; its tests may")]
+    let reference = std::fs::read_to_string(path).unwrap();
+    let schema = task::json_schema();
+    let definitions = schema["$defs"].as_object().unwrap().values().chain([&schema]);
+    for key in definitions.filter_map(|of| of["properties"].as_object()).flat_map(|properties| properties.keys()) {
+        assert!(reference.contains(&format!("`{key}`")), "`{key}` is not in the reference");
+    }
+    for fact in task::FACTS {
+        let line = format!("| `{}.{}` | {} | {} |", fact.root, fact.field, fact.kind, fact.about);
+        assert!(reference.contains(&line), "{line}");
+    }
+}
