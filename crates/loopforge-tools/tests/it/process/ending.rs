@@ -21,7 +21,7 @@ fn stubborn_tree(marker: &str) -> String {
 
 #[tokio::test]
 async fn a_timeout_ends_the_whole_tree() {
-    for (sandbox, marker) in [(None, "8101.5"), (off(), "8102.5")] {
+    for (sandbox, marker) in [(None, "61.8101"), (off(), "61.8102")] {
         let bench = Bench::new();
         let mut context = bench.context();
         context.timeout = Duration::from_secs(2);
@@ -39,14 +39,14 @@ async fn cancelled_means_that_it_is_gone() {
     let bench = Bench::new();
     let context = bench.context();
     let cancel = context.cancel.clone();
-    let tool = tool(&["sh", "-c", &stubborn_tree("8103.5")], None);
+    let tool = tool(&["sh", "-c", &stubborn_tree("61.8103")], None);
     let call = tokio::spawn(async move { tool.call(json!({}), &context).await });
-    eventually("the tree is up", || bench.workspace().join("up").exists() && processes_with("8103.5") >= 4).await;
+    eventually("the tree is up", || bench.workspace().join("up").exists() && processes_with("61.8103") >= 4).await;
     cancel.cancel();
     let result = call.await.unwrap();
     assert_eq!(result.code, Code::Cancelled);
     assert!(result.effect_possible);
-    assert_eq!(processes_with("8103.5"), 0);
+    assert_eq!(processes_with("61.8103"), 0);
 }
 
 #[tokio::test]
@@ -75,22 +75,22 @@ async fn sigterm_comes_first() {
 async fn a_dropped_call_ends_its_command() {
     let bench = Bench::new();
     let context = bench.context();
-    let tool = tool(&["sh", "-c", &stubborn_tree("8104.5")], None);
+    let tool = tool(&["sh", "-c", &stubborn_tree("61.8104")], None);
     let call = tokio::spawn(async move { tool.call(json!({}), &context).await });
     eventually("the tree is up", || bench.workspace().join("up").exists()).await;
     call.abort();
-    eventually("the tree is gone", || processes_with("8104.5") == 0).await;
+    eventually("the tree is gone", || processes_with("61.8104") == 0).await;
 }
 
 #[tokio::test]
 async fn what_is_left_behind_is_ended_and_told() {
     let bench = Bench::new();
-    let script = "(setsid sleep 8105.5 &) ; sleep 8105.5 & echo done";
+    let script = "(setsid sleep 61.8105 &) ; sleep 61.8105 & echo done";
     let started = Instant::now();
     let result = bench.shell(script, Grants::default()).await;
     assert_eq!((result.code, text(&result)), (Code::Success, "done\n"));
     assert!(result.marks.iter().any(|mark| mark.starts_with("2 processes")), "{:?}", result.marks);
-    assert_eq!(processes_with("8105.5"), 0);
+    assert_eq!(processes_with("61.8105"), 0);
     assert!(started.elapsed() < Duration::from_secs(10));
 }
 
@@ -133,13 +133,13 @@ time.sleep(600)
 "#;
     let helper = env!("CARGO_BIN_EXE_loopforge-sandbox-helper");
     let mut process = tokio::process::Command::new("/usr/bin/python3")
-        .args(["-c", caller, helper, &stubborn_tree("8106.5")])
+        .args(["-c", caller, helper, &stubborn_tree("61.8106")])
         .env("HOME", bench.workspace())
         .spawn()
         .unwrap();
-    eventually("the tree is up", || processes_with("8106.5") >= 4).await;
+    eventually("the tree is up", || processes_with("61.8106") >= 4).await;
     process.kill().await.unwrap();
-    eventually("the tree is gone", || processes_with("8106.5") == 0).await;
+    eventually("the tree is gone", || processes_with("61.8106") == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
