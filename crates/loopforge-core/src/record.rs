@@ -381,6 +381,9 @@ pub struct Outcome {
     /// Values that matter verbatim, by JSON pointer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub key_fields: BTreeMap<String, Json>,
+    /// Nothing reached the target, or it was found that nothing changed there, whatever the code says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub effect_excluded: bool,
     /// Hash of the answer without its volatile parts: the guard compares it.
     pub fingerprint: ContentHash,
 }
@@ -394,6 +397,12 @@ impl Outcome {
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.code == Code::Success
+    }
+
+    /// Whether, for a write, it can't be said that the effect did or did not happen.
+    #[must_use]
+    pub const fn leaves_effect_unknown(&self) -> bool {
+        !self.effect_excluded && self.code.leaves_effect_unknown()
     }
 
     /// The wait that the target asked for.

@@ -15,7 +15,8 @@ pub(crate) enum EffectNews {
     /// A call was started.
     Started { tool: String, token: StepToken, business_key: Option<String>, attempt: u32 },
     /// A call of the action ended. Says nothing when the action has no effect row: then it is a read.
-    Finished(Code),
+    /// Set when the outcome doesn't say whether it happened.
+    Finished { code: Code, unknown: bool },
     /// It can't be said whether it happened.
     Unknown,
     /// It did not happen.
@@ -35,7 +36,10 @@ impl EffectNews {
                     attempt: started.attempt,
                 },
             )),
-            Event::ActionFinished(finished) => Some((finished.id, Self::Finished(finished.result.code))),
+            Event::ActionFinished(finished) => Some((
+                finished.id,
+                Self::Finished { code: finished.result.code, unknown: finished.result.leaves_effect_unknown() },
+            )),
             Event::ActionUnknown(unknown) => Some((unknown.id, Self::Unknown)),
             Event::ActionNotHappened(not) => Some((not.id, Self::NotHappened)),
             _ => None,
@@ -46,9 +50,9 @@ impl EffectNews {
     pub(crate) const fn state(&self) -> EffectState {
         match self {
             Self::Started { .. } => EffectState::Started,
-            Self::Finished(Code::Success) => EffectState::Confirmed,
-            Self::Finished(code) if code.leaves_effect_unknown() => EffectState::Unknown,
-            Self::Finished(_) => EffectState::Failed,
+            Self::Finished { code: Code::Success, .. } => EffectState::Confirmed,
+            Self::Finished { unknown: true, .. } => EffectState::Unknown,
+            Self::Finished { .. } => EffectState::Failed,
             Self::Unknown => EffectState::Unknown,
             Self::NotHappened => EffectState::NotHappened,
         }

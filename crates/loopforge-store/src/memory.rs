@@ -229,7 +229,7 @@ fn apply(effects: &mut Vec<Effect>, action: ActionId, news: &EffectNews, record:
         .any(|(other, effect)| other != place && effect.holds_key && key.is_some() && effect.info.business_key == key);
     let effect = &mut effects[place];
     if let Event::ActionFinished(finished) = &record.event {
-        let gives_way = effect.info.outcome.as_ref().is_none_or(|outcome| outcome.code.leaves_effect_unknown());
+        let gives_way = effect.info.outcome.as_ref().is_none_or(|outcome| outcome.leaves_effect_unknown());
         if gives_way {
             effect.info.outcome = Some(finished.result.clone());
         }

@@ -251,7 +251,7 @@ impl EffectRow {
             EffectNews::Started { token, business_key, attempt, .. } => {
                 self.start(connection, run, token, business_key.as_deref(), *attempt)
             }
-            EffectNews::Finished(_) | EffectNews::Unknown | EffectNews::NotHappened => self.turn(connection, run),
+            EffectNews::Finished { .. } | EffectNews::Unknown | EffectNews::NotHappened => self.turn(connection, run),
         }
     }
 
@@ -297,7 +297,7 @@ impl EffectRow {
     /// Moves an effect on, if the action has one that is not confirmed yet.
     fn turn(&self, connection: &Connection, run: i64) -> Result<(), Failed> {
         let state = self.news.state();
-        let outcome = matches!(self.news, EffectNews::Finished(_)).then_some(self.seq);
+        let outcome = matches!(self.news, EffectNews::Finished { .. }).then_some(self.seq);
         // An outcome of an effect that is unknown, or was when it was found not to have happened, gives way to a later one.
         connection
             .prepare_cached(

@@ -137,6 +137,7 @@ pub fn outcome(code: Code, data: Payload) -> Outcome {
         marks: Vec::new(),
         raw: None,
         key_fields: BTreeMap::new(),
+        effect_excluded: false,
     }
 }
 

@@ -94,7 +94,7 @@ impl Run {
         }
         if action.attempts >= armed.contract.retry.max_attempts && action.effect == Effect::Write {
             let tries = action.attempts;
-            let result = ToolResult::failure(Code::Unavailable, format!("it did not take effect in {tries} tries"));
+            let result = ToolResult::failure(Code::Unavailable, format!("it did not take effect in {tries} tries")).not_sent();
             self.finish_action(call, tries, OutcomeSource::Call, armed, result, Duration::ZERO)?;
             return Ok(Admission::Settled);
         }

@@ -53,6 +53,7 @@ pub fn archive(armed: &Armed, mut result: ToolResult) -> (Outcome, Vec<Blob>) {
         marks: result.marks,
         raw,
         key_fields,
+        effect_excluded: !result.effect_possible,
         fingerprint,
     };
     (outcome, blobs)
@@ -99,6 +100,7 @@ pub fn without_data() -> Outcome {
         marks: Vec::new(),
         raw: None,
         key_fields: BTreeMap::new(),
+        effect_excluded: false,
         fingerprint: fingerprint(Code::Success, &Json::Null, None, &[]),
     }
 }
