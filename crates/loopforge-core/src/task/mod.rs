@@ -11,6 +11,8 @@ mod not_available;
 mod problem;
 mod read;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod text;
 mod tree;
 
