@@ -21,7 +21,7 @@ pub enum InputKind {
     Text,
     /// A JSON value.
     Json,
-    /// A JSON value if it can be read as one, or else a text.
+    /// A JSON value if it can be read as one, or else a text; a file for an input whose own value is a list, its lines.
     Value,
 }
 
@@ -130,9 +130,14 @@ pub fn resolve_input(name: &str, input: &Input, given: Given<'_>) -> Result<Json
         }
         InputKind::Text => Ok(Json::String(source.text().to_owned())),
         InputKind::Json => serde_json::from_str(source.text()).map_err(|error| not_json(name, source, &error)),
-        InputKind::Value => {
-            Ok(serde_json::from_str(source.text()).unwrap_or_else(|_| Json::String(source.text().to_owned())))
-        }
+        InputKind::Value => match serde_json::from_str(source.text()) {
+            Ok(value) => Ok(value),
+            // A file in the place of a list is one, of lines.
+            Err(_) if matches!((given, &input.value), (Given::Bytes { .. }, Some(Json::Array(_)))) => {
+                lines(name, source)
+            }
+            Err(_) => Ok(Json::String(source.text().to_owned())),
+        },
     }
 }
 

@@ -45,6 +45,15 @@ fn each_kind_reads_its_own_way() {
 }
 
 #[test]
+fn a_file_in_the_place_of_a_list_is_one() {
+    let input = Input { value: Some(json!(["a"])), ..Input::default() };
+    let file = |bytes| resolve_input("pages", &input, Given::Bytes { origin: "pages.txt", bytes }).unwrap();
+    assert_eq!(file(b"http://a/\n# no\nhttp://b/\n"), json!(["http://a/", "http://b/"]));
+    assert_eq!(file(b"[1, 2]"), json!([1, 2]));
+    assert_eq!(resolve_input("pages", &input, Given::Text("b")).unwrap(), json!("b"));
+}
+
+#[test]
 fn contents_that_are_wrong() {
     assert_snapshot!(file(InputKind::Lines, b"").unwrap_err(), @r#"
 pages.txt:1:1: input `pages` is a list without anything in it
