@@ -9,6 +9,8 @@ pub mod run;
 
 mod progress;
 
+pub(crate) use progress::plain;
+
 use crate::cli::{Cli, Command};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
