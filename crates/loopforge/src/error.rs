@@ -84,6 +84,12 @@ impl From<Problems> for EngineError {
     }
 }
 
+impl From<Box<Problem>> for EngineError {
+    fn from(problem: Box<Problem>) -> Self {
+        Self::Input(problem)
+    }
+}
+
 impl From<Problem> for EngineError {
     fn from(problem: Problem) -> Self {
         Self::Input(Box::new(problem))

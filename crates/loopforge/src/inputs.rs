@@ -1,44 +1,54 @@
 //! The inputs of a run: from the files that the task names, and from what a person gave.
+//!
+//! What is read is checked here and kept in the archive with the run: a file that changes later changes nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use loopforge_core::json::Json;
-use loopforge_core::task::{Input, Task};
+use loopforge_core::task::{Input, Task, inputs};
 
 use crate::error::EngineError;
 
 /// Reads all inputs of a task. `given` are `name=value` or `name=@file`; a file is read as the input's kind says.
 ///
+/// Relative paths in the task start at `base`, those that a person gave at the current folder. `origin` is what the task file is
+/// called in problems.
+///
 /// # Errors
-/// [`EngineError::Invalid`] or [`EngineError::Io`]. Nothing is started.
-pub fn read(task: &Task, base: &Path, given: &[String]) -> Result<BTreeMap<String, Json>, EngineError> {
+/// [`EngineError::Input`] with the place and the remedy. Nothing is started.
+pub fn read(task: &Task, base: &Path, origin: &str, given: &[String]) -> Result<BTreeMap<String, Json>, EngineError> {
+    let mut by_name = BTreeMap::new();
+    for text in given {
+        let argument = inputs::parse_argument(text, &task.inputs)?;
+        if by_name.insert(argument.name, argument.value).is_some() {
+            return Err(EngineError::Invalid(format!("input `{}` is given twice: leave one out", argument.name)));
+        }
+    }
     let mut values = BTreeMap::new();
     for (name, input) in &task.inputs {
-        let own = given.iter().filter_map(|text| text.split_once('=')).find(|(key, _)| key == name);
-        let value = match own.map(|(_, value)| value) {
-            Some(value) => match value.strip_prefix('@') {
-                Some(path) => from_file(input, Path::new(path))?,
-                None => serde_json::from_str(value).unwrap_or_else(|_| Json::String(value.to_owned())),
-            },
-            None => match input.lines.as_ref().or(input.text.as_ref()).or(input.json.as_ref()) {
-                Some(path) => from_file(input, &base.join(path))?,
-                None => input.value.clone().unwrap_or_default(),
-            },
+        let value = match (by_name.get(name.as_str()), input.file(), &input.value) {
+            (Some(inputs::ArgumentValue::File(path)), ..) => from_file(name, input, Path::new(path))?,
+            (Some(inputs::ArgumentValue::Text(text)), ..) => {
+                inputs::resolve_input(name, input, inputs::Given::Text(text))?
+            }
+            (None, Some(path), _) => from_file(name, input, &base.join(path))?,
+            (None, None, Some(value)) => value.clone(),
+            (None, None, None) => return Err(inputs::not_given(name, input, origin).into()),
         };
         values.insert(name.clone(), value);
     }
     Ok(values)
 }
 
-fn from_file(input: &Input, path: &Path) -> Result<Json, EngineError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| EngineError::Io { what: format!("the file `{}` can't be read", path.display()), source })?;
-    if input.json.is_some() {
-        return serde_json::from_str(&text).map_err(|error| EngineError::Invalid(error.to_string()));
+fn from_file(name: &str, input: &Input, path: &Path) -> Result<Json, EngineError> {
+    let origin = path.display().to_string();
+    let no_file = |error: std::io::Error| inputs::no_file(name, &origin, &error.to_string());
+    // Asked before it is read: a file of some gigabytes must give an answer, not fill the memory.
+    let size = std::fs::metadata(path).map_err(no_file)?.len();
+    if size > inputs::MAX_INPUT_BYTES {
+        return Err(inputs::too_large(name, &origin, size).into());
     }
-    if input.text.is_some() {
-        return Ok(Json::String(text));
-    }
-    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')).collect())
+    let bytes = std::fs::read(path).map_err(no_file)?;
+    Ok(inputs::resolve_input(name, input, inputs::Given::Bytes { origin: &origin, bytes: &bytes })?)
 }

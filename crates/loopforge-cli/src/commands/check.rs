@@ -28,7 +28,7 @@ impl Check {
     /// All mistakes of the file, each with its place.
     pub fn run(self, context: &Context) -> Result<Exit, CliError> {
         let prepared = Prepared::from_file(&self.file, &Registry::default())?;
-        let inputs = inputs::read(&prepared.task, &prepared.base, &self.inputs)?;
+        let inputs = inputs::read(&prepared.task, &prepared.base, &self.file.display().to_string(), &self.inputs)?;
         let task = &prepared.task;
         if context.json {
             let tools: serde_json::Map<String, serde_json::Value> = prepared

@@ -16,7 +16,7 @@ use crate::text::line;
 
 /// Shows records as they are archived: JSON Lines, a bar on a terminal, or plain lines elsewhere.
 #[derive(Clone)]
-pub struct Progress {
+pub(crate) struct Progress {
     json: bool,
     bar: ProgressBar,
     shown: Arc<Mutex<Shown>>,
@@ -33,14 +33,14 @@ struct Shown {
 
 impl Progress {
     /// For a new run.
-    pub fn new(json: bool, task: &Task) -> Self {
+    pub(crate) fn new(json: bool, task: &Task) -> Self {
         let progress = Self::resumed(json);
         progress.of_task(task);
         progress
     }
 
     /// For a run whose task isn't known yet.
-    pub fn resumed(json: bool) -> Self {
+    pub(crate) fn resumed(json: bool) -> Self {
         let bar = if json || !std::io::stderr().is_terminal() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden())
         } else {
@@ -54,14 +54,14 @@ impl Progress {
     }
 
     /// Says which task it is.
-    pub fn of_task(&self, task: &Task) {
+    pub(crate) fn of_task(&self, task: &Task) {
         if let Ok(mut shown) = self.shown.lock() {
             shown.subgoals = task.subgoals.len();
         }
     }
 
     /// What the engine calls with every archived record.
-    pub fn watcher(&self) -> Watcher {
+    pub(crate) fn watcher(&self) -> Watcher {
         let progress = self.clone();
         Box::new(move |record| progress.see(record))
     }
@@ -96,13 +96,13 @@ impl Progress {
     }
 
     /// Takes the bar away.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
 /// A record as one line, if a person wants to see it while a run goes on.
-pub fn plain(record: &Record) -> Option<String> {
+pub(crate) fn plain(record: &Record) -> Option<String> {
     const WIDTH: usize = 140;
     let text = match &record.event {
         Event::RunStarted(event) => format!("started    {}", event.name),
@@ -169,7 +169,7 @@ pub fn plain(record: &Record) -> Option<String> {
 }
 
 /// The last lines of a run, and the exit code that they mean.
-pub fn conclude(context: &Context, report: &Report) -> Exit {
+pub(crate) fn conclude(context: &Context, report: &Report) -> Exit {
     let exit = exit_of(report);
     if context.json {
         let questions: Vec<_> = report

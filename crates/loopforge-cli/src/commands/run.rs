@@ -29,7 +29,7 @@ impl Run {
     pub async fn run(self, context: &Context) -> Result<Exit, CliError> {
         // Mistakes in the files are told before a store is made.
         let prepared = Prepared::from_file(&self.file, &Registry::default())?;
-        let inputs = inputs::read(&prepared.task, &prepared.base, &self.inputs)?;
+        let inputs = inputs::read(&prepared.task, &prepared.base, &self.file.display().to_string(), &self.inputs)?;
         let engine = context.engine()?;
         let progress = Progress::new(context.json, &prepared.task);
         let run = engine.start(prepared, Start { inputs, watcher: Some(progress.watcher()) }).await?;

@@ -94,7 +94,8 @@ impl Run {
         }
         if action.attempts >= armed.contract.retry.max_attempts && action.effect == Effect::Write {
             let tries = action.attempts;
-            let result = ToolResult::failure(Code::Unavailable, format!("it did not take effect in {tries} tries")).not_sent();
+            let result =
+                ToolResult::failure(Code::Unavailable, format!("it did not take effect in {tries} tries")).not_sent();
             self.finish_action(call, tries, OutcomeSource::Call, armed, result, Duration::ZERO)?;
             return Ok(Admission::Settled);
         }
@@ -317,10 +318,11 @@ impl Run {
         took: Duration,
     ) -> Result<(), EngineError> {
         let (outcome, blobs) = outcome::archive(armed, result);
-        if armed.cache.is_some() && outcome.is_ok() {
-            if let Some((_, action)) = self.state.action(call.action) {
-                self.cache.insert((action.tool.clone(), action.digest), (outcome.clone(), clock::now()));
-            }
+        if armed.cache.is_some()
+            && outcome.is_ok()
+            && let Some((_, action)) = self.state.action(call.action)
+        {
+            self.cache.insert((action.tool.clone(), action.digest), (outcome.clone(), clock::now()));
         }
         self.finish_outcome(call, attempt, source, outcome, blobs, took)
     }

@@ -10,6 +10,7 @@ use loopforge_core::run::Call;
 use loopforge_core::tool::{Code, Effect, ToolResult};
 use loopforge_tools::{CallContext, EffectStatus, Tool};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
 
 use super::Armed;
 
@@ -88,10 +89,7 @@ pub async fn run(
     Tried { call, attempt, result, took: started.elapsed(), late }
 }
 
-async fn give_up<F: Future>(cancel: &tokio_util::sync::CancellationToken, working: &mut F) -> Option<F::Output>
-where
-    F: Unpin,
-{
+async fn give_up<F: Future + Unpin>(cancel: &CancellationToken, working: &mut F) -> Option<F::Output> {
     cancel.cancel();
     tokio::time::timeout(LAST_WORDS, working).await.ok()
 }
