@@ -310,8 +310,12 @@ impl Engine {
     /// [`EngineError::NoQuestion`] lists what is open; nothing was changed. [`StoreError::Held`] while somebody works on the run.
     pub async fn answer(&self, id: RunId, step: Option<StepNo>, answer: Answer, by: &str) -> Result<(), EngineError> {
         let mut run = self.resume(id, Resume::default()).await?;
+        let limits = more(&run, answer, by);
         let result = match answer_drafts(run.state(), step, answer, by) {
-            Some(drafts) => run.record(drafts),
+            Some(mut drafts) => {
+                drafts.extend(limits.filter(|_| step.is_none()));
+                run.record(drafts)
+            }
             None => Err(EngineError::NoQuestion {
                 run: id,
                 about: step.map_or_else(|| "about the run as a whole".to_owned(), |step| format!("about step {step}")),
@@ -333,6 +337,21 @@ pub struct Loaded {
     pub checkpoint: Option<Seq>,
     /// Records for which notices may be owed.
     pub(crate) records: Vec<Record>,
+}
+
+/// `--continue` at a limit grants as much again as the task did.
+fn more(run: &Run, answer: Answer, by: &str) -> Option<Draft> {
+    let state = run.state();
+    let asked = state.question.as_ref().is_some_and(|question| question.about == About::Limit);
+    if !asked || answer != Answer::Continue {
+        return None;
+    }
+    let limits = &run.prepared().task.limits;
+    let max_steps = Some(state.last_step.0.max(state.max_steps(&run.prepared().task)) + limits.max_steps.max(1));
+    let elapsed = clock::now().since(state.started_at);
+    let max_duration_ms =
+        limits.max_duration.map(|more| u64::try_from((elapsed + more.0).as_millis()).unwrap_or(u64::MAX));
+    Some(Event::LimitsRaised(LimitsRaised { max_steps, max_duration_ms, by: by.to_owned() }).into())
 }
 
 fn open_questions(state: &RunState) -> String {

@@ -2,6 +2,7 @@
 //!
 //! Rules decide, and a rule's no is final. Scores explain; they don't decide.
 
+pub mod grounding;
 mod route;
 mod score;
 #[cfg(test)]

@@ -113,6 +113,10 @@ pub struct ToolSpec {
     /// The arguments that identify the effect: the same effect is made once in a run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effect_key: Vec<String>,
+    /// How identifiers in its arguments look, by kind, as regular expressions. Each that occurs there must occur in a result or an input
+    /// of this run, or the call is refused.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub grounded: BTreeMap<String, String>,
     /// How to ask whether an effect happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,

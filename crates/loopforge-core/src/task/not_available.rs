@@ -118,13 +118,6 @@ pub const NOT_AVAILABLE: &[NotAvailable] = &[
         None,
     ),
     part(
-        "ToolSpec",
-        "grounded",
-        "Arguments that must occur in an earlier result.",
-        "it would not be checked; remove it, and say what must hold in `requires`",
-        None,
-    ),
-    part(
         "Entry",
         "approve",
         "A person's decision in the middle of a workflow.",

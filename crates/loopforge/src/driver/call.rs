@@ -81,6 +81,9 @@ impl Run {
             return self.refuse(call, refusal);
         }
         let Some(armed) = armed else { return Ok(Admission::Settled) };
+        if let Some(refusal) = self.check_grounds(&action.tool, armed, &arguments).await? {
+            return self.refuse(call, refusal);
+        }
         if let Some(rule) = &armed.requires {
             let holds = loop {
                 match self.state.precondition(&prepared.task, &self.values, branch_id, rule) {

@@ -4,6 +4,7 @@
 //! decided before it is archived as durably as it needs (see `journal`).
 
 mod call;
+mod grounds;
 mod report;
 
 use std::collections::HashMap;
@@ -61,6 +62,7 @@ pub struct Run {
     cache: HashMap<(String, ContentHash), (Outcome, Timestamp)>,
     /// Status queries that were made for an action without an answer.
     asked: HashMap<ActionId, u32>,
+    grounds: grounds::Grounds,
     kept: Kept,
     cancel: CancellationToken,
 }
@@ -117,6 +119,7 @@ impl Run {
             overdue: unbounded_channel(),
             cache: HashMap::new(),
             asked: HashMap::new(),
+            grounds: grounds::Grounds::default(),
             cancel: CancellationToken::new(),
         }
     }

@@ -1,6 +1,7 @@
 //! The checks before a call, in this order: whitelist, lifecycle, schema, quota, precondition. Each refusal has a reason that
 //! names the remedy. The tool was not called.
 
+use loopforge_core::evaluate::grounding::Ungrounded;
 use loopforge_core::json::Json;
 use loopforge_core::run::{Action, Branch, RunState};
 use loopforge_core::task::Task;
@@ -66,6 +67,19 @@ pub fn check(
         }
     }
     Ok(())
+}
+
+/// The refusal of a call with an identifier that this run never obtained.
+#[must_use]
+pub fn ungrounded(tool: &str, found: &Ungrounded) -> Refusal {
+    let Ungrounded { kind, identifier, nearest } = found;
+    let nearest = nearest.as_ref().map_or_else(
+        || format!("no {kind} was obtained at all"),
+        |nearest| format!("the nearest that was obtained is `{nearest}`"),
+    );
+    let reason =
+        format!("`{identifier}` ({kind}) in the arguments of `{tool}` occurs in no result and no input; {nearest}");
+    Refusal::new("grounding", reason)
 }
 
 /// The refusal of a call whose precondition doesn't hold.

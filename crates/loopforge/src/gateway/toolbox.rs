@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jsonschema::Validator;
+use loopforge_core::evaluate::grounding::Grounding;
 use loopforge_core::expression::Expression;
 use loopforge_core::run::ToolFacts;
 use loopforge_core::task::{Status, Task, ToolSpec};
@@ -54,6 +55,8 @@ pub struct Armed {
     pub concurrency: Option<usize>,
     /// How long the answer of a read stays good.
     pub cache: Option<Duration>,
+    /// How identifiers in its arguments look, each of which must have been obtained.
+    pub grounding: Grounding,
     input: Vec<Validator>,
     output: Option<Validator>,
 }
@@ -175,6 +178,8 @@ fn arm(name: &str, spec: &ToolSpec, registry: &Registry) -> Result<Armed, Engine
         max_calls: spec.max_calls,
         concurrency: spec.concurrency.map(|limit| limit.max(1) as usize),
         cache: spec.cache.map(|span| span.0).filter(|_| contract.effect == Effect::Read),
+        grounding: Grounding::compile(&spec.grounded)
+            .map_err(|(kind, why)| EngineError::Invalid(format!("tool `{name}`: `grounded.{kind}`: {why}")))?,
         input,
         output,
         contract,

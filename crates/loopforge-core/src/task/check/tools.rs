@@ -4,6 +4,7 @@ use super::super::problem::{Finding, ProblemCode};
 use super::super::{Grants, Retry, Sandbox, Status, ToolSpec};
 use super::arguments::properties;
 use super::{Checker, join};
+use crate::evaluate::grounding::Grounding;
 use crate::tool::Effect;
 
 impl<'a> Checker<'a, '_, '_> {
@@ -24,6 +25,11 @@ impl<'a> Checker<'a, '_, '_> {
         self.schema(&format!("{path}.output_schema"), tool.output_schema.as_ref());
         self.pointers(&format!("{path}.key_fields"), &tool.key_fields);
         self.pointers(&format!("{path}.volatile"), &tool.volatile);
+        if let Err((kind, why)) = Grounding::compile(&tool.grounded) {
+            let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            let finding = Finding::new(ProblemCode::BadValue, format!("this is not a regular expression: {why}"));
+            self.add(&join(&format!("{path}.grounded"), &kind), finding.remedy("write one like `ORD-[0-9]+`"));
+        }
         if let Some(requires) = &tool.requires {
             self.expression(&format!("{path}.requires"), requires, &[]);
         }

@@ -65,6 +65,7 @@ impl Decoder<'_, '_, '_> {
             effect: self.optional(f, "effect", |d, n| d.word(n, &[("read", Effect::Read), ("write", Effect::Write)])),
             idempotent: self.optional(f, "idempotent", Self::bool),
             effect_key: self.optional(f, "effect_key", Self::texts).unwrap_or_default(),
+            grounded: self.optional(f, "grounded", |d, n| d.map(n, Self::text)).unwrap_or_default(),
             status: self.optional(f, "status", Self::status),
             requires: self.optional(f, "requires", Self::expression),
             with: self.optional(f, "with", |d, n| d.map(n, Self::template)).unwrap_or_default(),

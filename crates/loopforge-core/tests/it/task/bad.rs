@@ -47,7 +47,7 @@ task.yaml:8:5: unknown key `colour` in a tool
   |
 8 |     colour: red
   |     ^^^^^^
-  = help: known keys: builtin, process, description, input_schema, output_schema, effect, idempotent, effect_key, status, requires, with, timeout, retry, max_calls, concurrency, cache, key_fields, volatile, meaning_of_empty, allow, sandbox
+  = help: known keys: builtin, process, description, input_schema, output_schema, effect, idempotent, effect_key, grounded, status, requires, with, timeout, retry, max_calls, concurrency, cache, key_fields, volatile, meaning_of_empty, allow, sandbox
 "#);
     assert_snapshot!(with("loop: { max_steps: 3, max_steps: 4 }"), @r#"
 task.yaml:3:23: `max_steps` is given twice
@@ -362,29 +362,23 @@ task.yaml:7:27: `allow_replan` is not available in this version of LoopForge
   |                           ^^^^^^^^^^^^
   = help: plans are never changed; remove it, or set it to `false`
 "#);
-    assert_snapshot!(with("tools:\n  refund: { process: [refund], approval: always, confirm: human, grounded: { id: x }, compensate: undo }\n  shop: { mcp: shop }"), @r#"
+    assert_snapshot!(with("tools:\n  refund: { process: [refund], approval: always, confirm: human, compensate: undo }\n  shop: { mcp: shop }"), @r#"
 task.yaml:4:32: `approval` is not available in this version of LoopForge
   |
-4 |   refund: { process: [refund], approval: always, confirm: human, grounded: { id: x }, compensate: undo }
+4 |   refund: { process: [refund], approval: always, confirm: human, compensate: undo }
   |                                ^^^^^^^^
   = help: nobody would be asked before a call; remove it, or leave the call out of the task and make it yourself
 
 task.yaml:4:50: `confirm` is not available in this version of LoopForge
   |
-4 |   refund: { process: [refund], approval: always, confirm: human, grounded: { id: x }, compensate: undo }
+4 |   refund: { process: [refund], approval: always, confirm: human, compensate: undo }
   |                                                  ^^^^^^^
   = help: nobody would look; remove it, and say what must hold in `requires`
 
-task.yaml:4:66: `grounded` is not available in this version of LoopForge
+task.yaml:4:66: `compensate` is not available in this version of LoopForge
   |
-4 |   refund: { process: [refund], approval: always, confirm: human, grounded: { id: x }, compensate: undo }
-  |                                                                  ^^^^^^^^
-  = help: it would not be checked; remove it, and say what must hold in `requires`
-
-task.yaml:4:87: `compensate` is not available in this version of LoopForge
-  |
-4 | …s, confirm: human, grounded: { id: x }, compensate: undo }
-  |                                          ^^^^^^^^^^
+4 |   refund: { process: [refund], approval: always, confirm: human, compensate: undo }
+  |                                                                  ^^^^^^^^^^
   = help: nothing would be undone; remove it, and undo effects by a step of your own
 
 task.yaml:5:11: `mcp` is not available in this version of LoopForge
