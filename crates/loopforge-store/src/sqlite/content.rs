@@ -1,7 +1,10 @@
 //! Bytes of any size in a row: compressed where that gains something, and checked by their hash on reading.
 
+use std::cell::RefCell;
+
 use loopforge_core::id::ContentHash;
 use loopforge_core::payload::Blob;
+use zstd::bulk::Compressor;
 
 use super::body::{LEVEL, signed};
 
@@ -29,7 +32,7 @@ impl Content {
     }
 
     fn named(hash: ContentHash, bytes: &[u8]) -> Self {
-        let compressed = if bytes.len() < SMALL { None } else { zstd::bulk::compress(bytes, LEVEL).ok() };
+        let compressed = if bytes.len() < SMALL { None } else { compress(bytes) };
         let compressed = compressed.filter(|compressed| compressed.len() < bytes.len());
         Self {
             hash: hash.0,
@@ -38,6 +41,20 @@ impl Content {
             bytes: compressed.unwrap_or_else(|| bytes.to_vec()),
         }
     }
+}
+
+thread_local! {
+    // Its working memory costs more to make than a small content to compress.
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        if compressor.is_none() {
+            *compressor = Some(Compressor::new(LEVEL).ok()?);
+        }
+        compressor.as_mut()?.compress(bytes).ok()
+    })
 }
 
 /// Reads content back; an error says in which way it is damaged.

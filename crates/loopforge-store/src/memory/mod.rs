@@ -3,6 +3,8 @@
 //! It does what [`crate::Store`] says, as a store on disk does it, but for one thing: with the process everything is gone. So
 //! [`Durability`](crate::Durability) makes no difference here.
 
+pub(crate) mod effects;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,14 +13,15 @@ use async_trait::async_trait;
 use loopforge_core::expression::StateValue;
 use loopforge_core::id::{ContentHash, LeaseId, RunId, Seq, StepNo};
 use loopforge_core::payload::{Blob, BlobRef};
-use loopforge_core::record::{ActionId, Event, Record, RunStatus};
+use loopforge_core::record::{Event, Record, RunStatus};
 use loopforge_core::time::Timestamp;
 use uuid::Uuid;
 
-use crate::derive::{self, EffectNews};
+use self::effects::{Changes, Draft, Effects, Tokens};
+use crate::derive;
 use crate::{
-    Append, Appended, Clock, EffectInfo, EffectState, Finding, Lease, NewRun, Owner, RunInfo, StateVersion, Store,
-    StoreError, StoredCheckpoint, Worker,
+    Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Owner, RunInfo, StateVersion, Store, StoreError,
+    StoredCheckpoint, Worker,
 };
 
 /// How many checkpoints of a run are kept.
@@ -36,6 +39,7 @@ struct Content {
     runs: BTreeMap<RunId, Run>,
     tasks: HashMap<ContentHash, Vec<u8>>,
     blobs: HashMap<ContentHash, Arc<[u8]>>,
+    tokens: Tokens,
 }
 
 #[derive(Debug)]
@@ -44,8 +48,7 @@ struct Run {
     info: RunInfo,
     records: Vec<Record>,
     state: BTreeMap<String, Vec<StateVersion>>,
-    /// In the order in which they were started.
-    effects: Vec<Effect>,
+    effects: Effects,
     checkpoints: BTreeMap<Seq, StoredCheckpoint>,
     epoch: u64,
     held: Option<Held>,
@@ -57,12 +60,6 @@ struct Held {
     worker: String,
     label: String,
     until: Timestamp,
-}
-
-#[derive(Debug, Clone)]
-struct Effect {
-    info: EffectInfo,
-    holds_key: bool,
 }
 
 impl MemoryStore {
@@ -105,22 +102,6 @@ impl Content {
             self.blobs.entry(blob.reference.hash).or_insert_with(|| Arc::clone(&blob.bytes));
         }
     }
-
-    /// Step tokens are unique over all runs.
-    fn check_tokens(&self, run: RunId, records: &[Record]) -> Result<(), StoreError> {
-        for record in records {
-            let Event::ActionStarted(started) = &record.event else { continue };
-            let taken = self.runs.iter().any(|(other, content)| {
-                content.effects.iter().any(|effect| {
-                    effect.info.token == started.token && (*other, effect.info.action) != (run, started.id)
-                })
-            });
-            if taken {
-                return Err(StoreError::Duplicate { key: started.token.to_string() });
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Run {
@@ -147,19 +128,7 @@ impl Run {
         RunInfo { owner: owner.map(|held| Owner { label: held.label.clone(), until: held.until }), ..self.info.clone() }
     }
 
-    /// The effects after `records`, or why they can't be.
-    fn effects_after(&self, records: &[Record]) -> Result<Vec<Effect>, StoreError> {
-        let mut effects = self.effects.clone();
-        for record in records {
-            if let Some((action, news)) = EffectNews::of(&record.event) {
-                apply(&mut effects, action, &news, record)?;
-            }
-        }
-        Ok(effects)
-    }
-
-    fn push(&mut self, records: Vec<Record>, effects: Vec<Effect>) {
-        self.effects = effects;
+    fn push(&mut self, records: Vec<Record>) {
         for record in records {
             if let Event::StateSaved(saved) = &record.event {
                 self.state.entry(saved.key.clone()).or_default().push(StateVersion {
@@ -175,68 +144,11 @@ impl Run {
     }
 }
 
-fn apply(effects: &mut Vec<Effect>, action: ActionId, news: &EffectNews, record: &Record) -> Result<(), StoreError> {
-    let place = effects.iter().position(|effect| effect.info.action == action);
-    let state = news.state();
-    if let EffectNews::Started { tool, token, business_key, attempt } = news {
-        let taken = effects.iter().any(|effect| {
-            effect.info.action != action
-                && effect.holds_key
-                && business_key.is_some()
-                && effect.info.business_key == *business_key
-        });
-        if taken {
-            return Err(StoreError::Duplicate { key: business_key.clone().unwrap_or_default() });
-        }
-        if effects.iter().any(|effect| effect.info.token == *token && effect.info.action != action) {
-            return Err(StoreError::Duplicate { key: token.to_string() });
-        }
-        match place {
-            Some(place) if effects[place].info.state == EffectState::Confirmed => {
-                return Err(StoreError::Duplicate { key: token.to_string() });
-            }
-            Some(place) => {
-                let effect = &mut effects[place];
-                effect.info.state = state;
-                effect.info.token = token.clone();
-                effect.info.business_key.clone_from(business_key);
-                effect.info.attempts = effect.info.attempts.max(*attempt);
-                effect.holds_key = business_key.is_some();
-            }
-            None => effects.push(Effect {
-                info: EffectInfo {
-                    action,
-                    tool: tool.clone(),
-                    token: token.clone(),
-                    business_key: business_key.clone(),
-                    state,
-                    started_at: record.at,
-                    attempts: *attempt,
-                    outcome: None,
-                },
-                holds_key: business_key.is_some(),
-            }),
-        }
-        return Ok(());
-    }
-    let Some(place) = place.filter(|place| effects[*place].info.state != EffectState::Confirmed) else {
-        return Ok(());
-    };
-    let key = effects[place].info.business_key.clone();
-    let free = !effects
-        .iter()
-        .enumerate()
-        .any(|(other, effect)| other != place && effect.holds_key && key.is_some() && effect.info.business_key == key);
-    let effect = &mut effects[place];
-    if let Event::ActionFinished(finished) = &record.event {
-        let gives_way = effect.info.outcome.as_ref().is_none_or(|outcome| outcome.leaves_effect_unknown());
-        if gives_way {
-            effect.info.outcome = Some(finished.result.clone());
-        }
-    }
-    effect.info.state = state;
-    effect.holds_key = state.holds_key() && key.is_some() && free;
-    Ok(())
+/// What `records` change in the effects, or why they can't be appended.
+fn draft(run: RunId, effects: &Effects, tokens: &Tokens, records: &[Record]) -> Result<Changes, StoreError> {
+    let mut draft = Draft { run, effects, tokens, changes: Changes::default() };
+    records.iter().try_for_each(|record| draft.add(record))?;
+    Ok(draft.changes)
 }
 
 /// The value of a key from its versions, the oldest first.
@@ -263,13 +175,13 @@ fn up_to(versions: &[StateVersion], at: Option<Seq>) -> impl Iterator<Item = Sta
 impl Store for MemoryStore {
     async fn create_run(&self, new: NewRun, worker: &Worker) -> Result<Lease, StoreError> {
         let now = self.clock.now();
-        let mut content = self.content();
+        let mut guard = self.content();
+        let content = &mut *guard;
         if content.runs.contains_key(&new.id) {
             return Err(StoreError::Exists(new.id));
         }
         derive::check_sequence(Seq(0), &new.records)?;
         content.check_blobs(&new.records, &new.blobs)?;
-        content.check_tokens(new.id, &new.records)?;
         let task = ContentHash::of(&new.task);
         let mut run = Run {
             info: RunInfo {
@@ -288,13 +200,14 @@ impl Store for MemoryStore {
             },
             records: Vec::new(),
             state: BTreeMap::new(),
-            effects: Vec::new(),
+            effects: Effects::default(),
             checkpoints: BTreeMap::new(),
             epoch: 0,
             held: None,
         };
-        let effects = run.effects_after(&new.records)?;
-        run.push(new.records, effects);
+        let changes = draft(new.id, &run.effects, &content.tokens, &new.records)?;
+        run.effects.accept(changes, &mut content.tokens, new.id);
+        run.push(new.records);
         let lease = run.give_lease(worker, now);
         content.tasks.insert(task, new.task);
         content.add_blobs(&new.blobs);
@@ -355,11 +268,11 @@ impl Store for MemoryStore {
             return Ok(if mine { Appended::AlreadyMine } else { Appended::Fenced });
         }
         content.check_blobs(&append.records, &append.blobs)?;
-        content.check_tokens(lease.run, &append.records)?;
-        let effects = run.effects_after(&append.records)?;
+        let changes = draft(lease.run, &run.effects, &content.tokens, &append.records)?;
         content.add_blobs(&append.blobs);
-        let run = content.run_mut(lease.run)?;
-        run.push(append.records, effects);
+        let run = content.runs.get_mut(&lease.run).ok_or(StoreError::NoRun(lease.run))?;
+        run.effects.accept(changes, &mut content.tokens, lease.run);
+        run.push(append.records);
         run.renew(now.after(lease.ttl));
         run.info.status = append.status;
         run.info.steps = append.steps;
@@ -449,12 +362,11 @@ impl Store for MemoryStore {
 
     async fn effect_by_key(&self, run: RunId, business_key: &str) -> Result<Option<EffectInfo>, StoreError> {
         let content = self.content();
-        let holds = |effect: &&Effect| effect.holds_key && effect.info.business_key.as_deref() == Some(business_key);
-        Ok(content.run(run)?.effects.iter().find(holds).map(|effect| effect.info.clone()))
+        Ok(content.run(run)?.effects.holder(business_key).cloned())
     }
 
     async fn effects(&self, run: RunId) -> Result<Vec<EffectInfo>, StoreError> {
-        Ok(self.content().run(run)?.effects.iter().map(|effect| effect.info.clone()).collect())
+        Ok(self.content().run(run)?.effects.all().cloned().collect())
     }
 
     async fn check(&self) -> Result<Vec<Finding>, StoreError> {
