@@ -14,8 +14,8 @@ use crate::{EffectState, StoreError};
 pub(crate) enum EffectNews {
     /// A call was started.
     Started { tool: String, token: StepToken, business_key: Option<String>, attempt: u32 },
-    /// A call of the action ended. Says nothing when the action has no effect row: then it is a read.
-    /// Set when the outcome doesn't say whether it happened.
+    /// A call of the action ended. Says nothing when the action has no effect row: then it is a read. `unknown`: the outcome doesn't say
+    /// whether it happened.
     Finished { code: Code, unknown: bool },
     /// It can't be said whether it happened.
     Unknown,
@@ -100,6 +100,11 @@ pub(crate) fn blobs_elsewhere(records: &[Record], with_them: &[Blob]) -> BTreeSe
         wanted.remove(&blob.reference.hash);
     }
     wanted
+}
+
+/// Every try of an action has the same token: by it the target knows a repeat.
+pub(crate) fn another_token(action: ActionId) -> StoreError {
+    StoreError::Invalid(format!("action {action} was started with another step token before"))
 }
 
 pub(crate) fn missing_blob(hash: &ContentHash) -> StoreError {

@@ -88,7 +88,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`StoreError::Unavailable`]: safe to try again. [`StoreError::Full`], [`StoreError::ReadOnly`], [`StoreError::Corrupt`]:
     /// nothing of this append was written. [`StoreError::Duplicate`]: a step token or business key of an `ActionStarted` is
     /// in use by another action, or its own effect is confirmed; nothing was written. [`StoreError::Invalid`]: no records, a gap in their
-    /// `seq`, or a blob that is neither here nor stored; nothing was written. [`StoreError::NoRun`].
+    /// `seq`, a blob that is neither here nor stored, or another token for the same action; nothing was written. [`StoreError::NoRun`].
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError>;
 
     /// Keeps a checkpoint. It is never the only copy of anything; older ones of the run may be dropped (at least two are kept).

@@ -92,8 +92,7 @@ create table record (
 ) strict;
 
 create unique index record_by_seq on record (run, seq);
--- Where a step begins; its other records come after.
-create index record_by_step on record (run, step) where kind = 5;
+create index record_by_step on record (run, step) where step is not null;
 
 -- Which record holds which version of a state value. The value itself stands in the record.
 create table state (

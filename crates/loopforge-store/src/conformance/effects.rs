@@ -99,6 +99,11 @@ pub async fn tokens(store: &dyn Store) {
     let effect = only(store, &lease).await;
     assert_eq!((effect.attempts, effect.started_at), (2, archive(store, lease.run).await[1].at));
 
+    let another = StepToken::of(lease.run, 1, again.id.step, again.id.action);
+    let changed = Event::ActionStarted(loopforge_core::record::ActionStarted { token: another, ..again.clone() });
+    let result = store.append(&lease, samples::append(&lease, vec![changed])).await;
+    assert!(matches!(result, Err(StoreError::Invalid(_))), "every try has the same token");
+
     let other = run(store).await;
     refused(store, &other, Event::ActionStarted(again.clone()), &again.token.0).await;
     again.id.step = loopforge_core::id::StepNo(2);

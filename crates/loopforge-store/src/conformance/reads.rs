@@ -32,7 +32,7 @@ pub async fn pages(store: &dyn Store) {
     assert_eq!(store.records(RunId(Uuid::now_v7()), Seq(0), 9).await, Ok(Vec::new()));
 }
 
-/// A step's records are found, also where steps overlap and where one comes late.
+/// A step's records are found, also where steps overlap and where one comes early or late.
 pub async fn steps(store: &dyn Store) {
     let mut lease = run(store).await;
     let events = vec![
@@ -43,10 +43,11 @@ pub async fn steps(store: &dyn Store) {
         samples::step_evaluated(2),
         samples::action_unknown(1),
         samples::action_unknown(3),
+        samples::step_started(3),
     ];
     let append = samples::append(&lease, events);
     write(store, &mut lease, append).await;
-    for (step, expected) in [(1, vec![2, 4, 5, 7]), (2, vec![3, 6]), (3, vec![8]), (4, vec![])] {
+    for (step, expected) in [(1, vec![2, 4, 5, 7]), (2, vec![3, 6]), (3, vec![8, 9]), (4, vec![])] {
         let records = store.step_records(lease.run, StepNo(step)).await.expect("they are read");
         assert_eq!(records.iter().map(|record| record.seq.0).collect::<Vec<_>>(), expected, "step {step}");
     }

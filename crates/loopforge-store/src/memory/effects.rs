@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use loopforge_core::id::{RunId, StepToken};
 use loopforge_core::record::{ActionId, Event, Record};
 
-use crate::derive::EffectNews;
+use crate::derive::{self, EffectNews};
 use crate::{EffectInfo, EffectState, StoreError};
 
 /// Who uses a step token, over all runs.
@@ -41,10 +41,7 @@ impl Effects {
             };
         }
         for (token, user) in changes.tokens {
-            match user {
-                Some(action) => tokens.insert(token, (run, action)),
-                None => tokens.remove(&token),
-            };
+            tokens.insert(token, (run, user));
         }
     }
 }
@@ -55,7 +52,7 @@ pub(crate) struct Changes {
     order: Vec<ActionId>,
     effects: HashMap<ActionId, EffectInfo>,
     keys: HashMap<String, Option<ActionId>>,
-    tokens: HashMap<StepToken, Option<ActionId>>,
+    tokens: HashMap<StepToken, ActionId>,
 }
 
 /// Changes on top of what there is.
@@ -89,7 +86,7 @@ impl Draft<'_> {
 
     fn token_user(&self, token: &StepToken) -> Option<(RunId, ActionId)> {
         match self.changes.tokens.get(token) {
-            Some(user) => user.map(|action| (self.run, action)),
+            Some(action) => Some((self.run, *action)),
             None => self.tokens.get(token).copied(),
         }
     }
@@ -117,9 +114,9 @@ impl Draft<'_> {
             Some(effect) if effect.state == EffectState::Confirmed => {
                 return Err(StoreError::Duplicate { key: token.0 });
             }
+            Some(effect) if effect.token != token => return Err(derive::another_token(action)),
             Some(effect) => {
                 self.release_key(action, effect.business_key.as_ref());
-                self.changes.tokens.insert(effect.token.clone(), None);
                 let attempts = effect.attempts.max(attempt);
                 EffectInfo { state, token, business_key, attempts, ..effect }
             }
@@ -132,7 +129,7 @@ impl Draft<'_> {
         if let Some(key) = &effect.business_key {
             self.changes.keys.insert(key.clone(), Some(action));
         }
-        self.changes.tokens.insert(effect.token.clone(), Some(action));
+        self.changes.tokens.insert(effect.token.clone(), action);
         self.changes.effects.insert(action, effect);
         Ok(())
     }

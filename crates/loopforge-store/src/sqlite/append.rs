@@ -2,14 +2,14 @@
 //!
 //! What costs time (JSON, compression, hashes) is done by the caller in [`Batch::new`]; the writing thread only binds and steps.
 
-use loopforge_core::id::{ContentHash, Seq, StepToken};
+use loopforge_core::id::{ActionNo, ContentHash, Seq, StepNo, StepToken};
 use loopforge_core::payload::Blob;
-use loopforge_core::record::{Event, Record, RunStatus};
+use loopforge_core::record::{ActionId, Event, Record, RunStatus};
 use loopforge_core::time::Timestamp;
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
-use super::body::{self, RecordRow, signed};
+use super::body::{self, RecordRow, signed, unsigned};
 use super::content::Content;
 use super::error::Failed;
 use crate::derive::{self, EffectNews};
@@ -286,12 +286,22 @@ impl EffectRow {
                 "insert into effect (run, step, action, token, business_key, holds_key, state, attempts, started_seq) \
                  values (?1, ?2, ?3, ?4, ?5, ?5 is not null, 'started', ?6, ?7) \
                  on conflict (run, step, action) do update set \
-                     token = excluded.token, business_key = excluded.business_key, holds_key = excluded.holds_key, \
+                     business_key = excluded.business_key, holds_key = excluded.holds_key, \
                      state = excluded.state, attempts = max(attempts, excluded.attempts) \
-                     where state <> 'confirmed'",
+                     where state <> 'confirmed' and token = excluded.token",
             )?
             .execute(params![run, step, action, Token(token), business_key, attempt, self.seq])?;
-        if started == 0 { Err(duplicate(&token.0)) } else { Ok(()) }
+        if started > 0 {
+            return Ok(());
+        }
+        let confirmed = connection
+            .prepare_cached("select state = 'confirmed' from effect where run = ?1 and step = ?2 and action = ?3")?
+            .query_row(params![run, step, action], |row| row.get(0))?;
+        if confirmed {
+            return Err(duplicate(&token.0));
+        }
+        let id = ActionId { step: StepNo(unsigned(step)), action: ActionNo(u32::try_from(action).unwrap_or(u32::MAX)) };
+        Err(Failed::Refused(derive::another_token(id)))
     }
 
     /// Moves an effect on, if the action has one that is not confirmed yet.

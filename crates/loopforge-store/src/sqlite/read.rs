@@ -20,17 +20,28 @@ use crate::{EffectInfo, EffectState, Owner, RunInfo, StateVersion, StoreError, S
 pub(crate) fn records(connection: &Connection, run: RunId, after: Seq, limit: usize) -> Result<Vec<Record>, Failed> {
     let Some(key) = known_run(connection, run)? else { return Ok(Vec::new()) };
     let sql = format!("select {COLUMNS} from record where run = ?1 and seq > ?2 order by seq limit ?3");
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    select_records(connection, run, &sql, params![key, signed(after.0), limit])
+    let rows = i64::try_from(limit).unwrap_or(i64::MAX);
+    let records = select_records(connection, run, &sql, params![key, signed(after.0), rows])?;
+    let missing =
+        |seq: Seq| Failed::Refused(StoreError::Corrupt(format!("record {seq} of {run} is missing; restore a backup")));
+    let mut last = after;
+    for record in &records {
+        if record.seq != last.next() {
+            return Err(missing(last.next()));
+        }
+        last = record.seq;
+    }
+    let head: i64 =
+        connection.prepare_cached("select head_seq from run where key = ?1")?.query_row([key], |row| row.get(0))?;
+    if records.len() < limit && last.0 < unsigned(head) {
+        return Err(missing(last.next()));
+    }
+    Ok(records)
 }
 
 pub(crate) fn step_records(connection: &Connection, run: RunId, step: StepNo) -> Result<Vec<Record>, Failed> {
     let Some(key) = known_run(connection, run)? else { return Ok(Vec::new()) };
-    // The index knows where a step begins. Without a beginning all records are looked through.
-    let sql = format!(
-        "select {COLUMNS} from record where run = ?1 and step = ?2 and seq >= coalesce( \
-             (select min(seq) from record where run = ?1 and step = ?2 and kind = 5), 0) order by seq"
-    );
+    let sql = format!("select {COLUMNS} from record where run = ?1 and step = ?2 order by seq");
     select_records(connection, run, &sql, params![key, signed(step.0)])
 }
 

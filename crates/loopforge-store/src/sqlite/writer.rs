@@ -32,7 +32,7 @@ const WAL_IDLE_PAGES: u32 = 2_000;
 /// Pages from which on it is written back although there is work.
 const WAL_BUSY_PAGES: u32 = 8_000;
 /// Pages from which on a long read must be in the way: it is waited for a little, and said aloud.
-const WAL_LARGE_PAGES: u32 = 32_000;
+const WAL_LARGE_PAGES: u32 = 16_000;
 /// How long readers are waited for then.
 const WAL_PATIENCE: Duration = Duration::from_millis(100);
 

@@ -81,3 +81,10 @@ contract! {
     missing_content |backend| reads::missing_content(&*backend.store);
     soundness |backend| reads::sound(&*backend.store);
 }
+
+/// Appends, which must succeed, and moves the head of `lease` on.
+pub(crate) async fn write(store: &dyn Store, lease: &mut loopforge_store::Lease, append: loopforge_store::Append) {
+    let head = append.records.last().unwrap().seq;
+    assert_eq!(store.append(lease, append).await, Ok(loopforge_store::Appended::Written));
+    lease.head = head;
+}

@@ -1,4 +1,13 @@
 //! Tests of the stores, as one program.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod archive;
 mod conformance;
+mod damage;
+mod failures;
+mod opening;
+mod processes;
+mod properties;
+mod sizes;
+mod support;
+mod views;
