@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use loopforge_core::checkpoint;
 use loopforge_core::expression::Values;
-use loopforge_core::id::{RecordId, RunId, Seq, StepNo};
+use loopforge_core::id::{BranchId, RecordId, RunId, Seq, StepNo};
 use loopforge_core::json::{self, Json};
 use loopforge_core::payload::Payload;
 use loopforge_core::record::{
     About, ActionId, Answer, Event, FORMAT, LimitsRaised, OutcomeSource, QuestionAnswered, QuestionAsked, Record,
     RunResumed, RunStarted,
 };
-use loopforge_core::run::{ActionState, Call, Draft, Phase, RunState};
+use loopforge_core::run::{Action, ActionState, Call, Draft, Phase, RunState};
 use loopforge_store::{Lease, NewRun, Store, StoreError, Worker};
 use uuid::Uuid;
 
@@ -388,7 +388,7 @@ fn answer_drafts(state: &RunState, step: Option<StepNo>, answer: Answer, by: &st
                 };
                 let mut drafts = Vec::new();
                 if let ActionState::Unknown { reason } = &action.state {
-                    drafts.push(unknown_effect(Call { branch: *id, action: action.id }, &action.tool, reason).into());
+                    drafts.push(unknown_effect(*id, action, reason).into());
                 }
                 drafts.push(answered(Some(*id)));
                 drafts.extend(settled(state, Call { branch: *id, action: action.id }, answer, by));
@@ -422,15 +422,23 @@ fn settled(state: &RunState, call: Call, answer: Answer, by: &str) -> Vec<Draft>
 }
 
 /// The question whether an effect happened.
-pub(crate) fn unknown_effect(call: Call, tool: &str, reason: &str) -> Event {
-    let ActionId { step, action } = call.action;
+pub(crate) fn unknown_effect(branch: BranchId, action: &Action, reason: &str) -> Event {
+    /// What a person needs to recognise the call, not all that it sent.
+    const SHOWN: usize = 200;
+    let ActionId { step, action: number } = action.id;
+    let tool = &action.tool;
+    let all = action.arguments.inline.to_string();
+    let mut arguments: String = all.chars().take(SHOWN).collect();
+    if arguments.len() < all.len() {
+        arguments.push('…');
+    }
     Event::QuestionAsked(QuestionAsked {
-        branch: Some(call.branch),
-        action: Some(call.action),
+        branch: Some(branch),
+        action: Some(action.id),
         about: About::UnknownEffect,
         question: format!(
-            "Did the call of `{tool}` in step {step} (action {action}) take effect? It was started, and it is not known: {reason}. \
-             Look at its target, then say `--happened`, `--not`, or `--abort`."
+            "Did the call of `{tool}` with {arguments} (step {step}, action {number}) take effect? It was started, and what came of it \
+             is not known: {reason}. Look at its target, then say `--happened`, `--not` or `--abort`."
         ),
     })
 }

@@ -211,6 +211,7 @@ pub(crate) fn conclude(context: &Context, report: &Report) -> Exit {
             let raise = if limit == "max_duration" { "--max-duration SPAN" } else { "--max-steps N" };
             eprintln!("stopped at `{limit}`; what was done stays. Go on with: {} {raise}", resume_hint(id));
         }
+        Exit::Waiting if !report.questions.is_empty() => eprintln!("  then go on with: {}", resume_hint(id)),
         Exit::Interrupted | Exit::Waiting => eprintln!("Go on with: {}", resume_hint(id)),
         Exit::Success | Exit::Failed | Exit::Usage | Exit::Environment => {
             eprintln!("Look further: loopforge show {id}, loopforge trace {id}");

@@ -357,7 +357,7 @@ impl Run {
         let ActionState::Unknown { reason } = &action.state else { return Ok(()) };
         let prepared = Arc::clone(&self.prepared);
         let Some(armed) = prepared.toolbox.get(&action.tool) else {
-            return self.record(vec![unknown_effect(call, &action.tool, reason).into()]);
+            return self.record(vec![unknown_effect(call.branch, &action, reason).into()]);
         };
         if armed.contract.idempotent && action.attempts < armed.contract.retry.max_attempts {
             // The target honours the token: the same call with the same token changes nothing more.
@@ -366,7 +366,7 @@ impl Run {
         }
         let tries = self.asked.get(&call.action).copied().unwrap_or(0) as usize;
         if armed.status == StatusVia::Nobody || tries > ASK_AGAIN.len() {
-            return self.record(vec![unknown_effect(call, &action.tool, reason).into()]);
+            return self.record(vec![unknown_effect(call.branch, &action, reason).into()]);
         }
         let wait = tries.checked_sub(1).and_then(|position| ASK_AGAIN.get(position)).copied().unwrap_or_default();
         self.ask(call, &action, armed, wait);
