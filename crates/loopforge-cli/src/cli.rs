@@ -45,4 +45,26 @@ pub enum Command {
     Resume(commands::resume::Resume),
     /// Answer what a run waits for
     Resolve(commands::resolve::Resolve),
+    /// List the runs of the store, the newest first
+    Ls(commands::ls::Ls),
+    /// Show how far a run is, what it waits for, and how it ended
+    Show(commands::show::Show),
+    /// Follow a run that another process works on, until it ends
+    Watch(commands::watch::Watch),
+    /// Draw a run: its subgoals, items, steps and actions
+    Graph(commands::graph::Graph),
+    /// Read a run's archive, or one step of it in full
+    Trace(commands::trace::Trace),
+    /// Read a run's state, also as it was, or set a value
+    State(commands::state::State),
+    /// List what a run changed in the world, or may have changed
+    Effects(commands::effects::Effects),
+    /// Write a run out as JSON Lines, with everything that it is made of
+    Export(commands::export::Export),
+    /// Check this machine and the store
+    Doctor(commands::doctor::Doctor),
+    /// Print the JSON Schema of task files, for editors
+    Schema(commands::schema::Schema),
+    /// Print completions for a shell
+    Completions(commands::completions::Completions),
 }

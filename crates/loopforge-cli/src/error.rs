@@ -1,6 +1,7 @@
 //! Errors as people see them, and the exit codes.
 
 use std::fmt;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use loopforge::EngineError;
@@ -73,14 +74,20 @@ impl CliError {
     }
 
     /// Writes the error to standard error; with `json` as one JSON document to standard output, too.
+    ///
+    /// One whose exit code is [`Exit::Success`] says nothing: there is nobody left who reads.
     pub fn print(&self, json: bool) {
+        if self.exit == Exit::Success {
+            return;
+        }
         if json {
             let document = serde_json::json!({
                 "error": {
                     "message": self.message, "hints": self.hints, "exit": self.exit as u8, "problems": self.problems,
                 }
             });
-            println!("{document}");
+            // Where nobody reads, standard error still says it.
+            let _ = writeln!(std::io::stdout().lock(), "{document}");
         }
         // A task file's problems come with their own place and layout.
         if self.problems.is_some() {
@@ -90,6 +97,17 @@ impl CliError {
         }
         for hint in &self.hints {
             eprintln!("  hint: {hint}");
+        }
+    }
+}
+
+/// Of writing to standard output.
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            // The reader has seen enough, as in `| head`.
+            ErrorKind::BrokenPipe => Self::new(Exit::Success, ""),
+            _ => Self::io("standard output can't be written to", error),
         }
     }
 }

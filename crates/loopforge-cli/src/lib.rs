@@ -8,7 +8,9 @@ pub mod commands;
 pub mod context;
 pub mod demo;
 pub mod error;
+pub mod output;
 pub mod text;
+pub mod view;
 
 use std::process::ExitCode;
 

@@ -17,6 +17,7 @@ pub mod inputs;
 mod journal;
 mod life;
 mod prepare;
+mod set_state;
 
 pub use driver::{OpenQuestion, Report, Run, Watcher};
 pub use engine::{Engine, Loaded, Options, Resume, Start};

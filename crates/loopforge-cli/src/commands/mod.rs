@@ -1,13 +1,25 @@
 //! One file for each subcommand.
 
 pub mod check;
+pub mod completions;
 pub mod demo;
+pub mod doctor;
+pub mod effects;
+pub mod export;
+pub mod graph;
 pub mod init;
+pub mod ls;
 pub mod resolve;
 pub mod resume;
 pub mod run;
+pub mod schema;
+pub mod show;
+pub mod state;
+pub mod trace;
+pub mod watch;
 
 mod progress;
+mod summary;
 
 pub(crate) use progress::plain;
 
@@ -28,5 +40,16 @@ pub async fn run(cli: Cli) -> Result<Exit, CliError> {
         Command::Run(command) => command.run(&context).await,
         Command::Resume(command) => command.run(&context).await,
         Command::Resolve(command) => command.run(&context).await,
+        Command::Ls(command) => command.run(&context).await,
+        Command::Show(command) => command.run(&context).await,
+        Command::Watch(command) => command.run(&context).await,
+        Command::Graph(command) => command.run(&context).await,
+        Command::Trace(command) => command.run(&context).await,
+        Command::State(command) => command.run(&context).await,
+        Command::Effects(command) => command.run(&context).await,
+        Command::Export(command) => command.run(&context).await,
+        Command::Doctor(command) => command.run(&context).await,
+        Command::Schema(command) => command.run(),
+        Command::Completions(command) => command.run(),
     }
 }

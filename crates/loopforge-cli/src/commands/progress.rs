@@ -7,12 +7,13 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use loopforge::{Report, Watcher};
 use loopforge_core::record::{About, Event, OutcomeSource, Record, Route, RunOutcome, RunStatus};
+use loopforge_core::run::SubgoalStatus;
 use loopforge_core::task::Task;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::{Exit, resume_hint};
-use crate::text::line;
+use crate::text::entry;
 
 /// Shows records as they are archived: JSON Lines, a bar on a terminal, or plain lines elsewhere.
 #[derive(Clone)]
@@ -104,68 +105,81 @@ impl Progress {
 /// A record as one line, if a person wants to see it while a run goes on.
 pub(crate) fn plain(record: &Record) -> Option<String> {
     const WIDTH: usize = 140;
-    let text = match &record.event {
-        Event::RunStarted(event) => format!("started    {}", event.name),
+    const COLUMN: usize = 10;
+    let (verb, text) = match &record.event {
+        Event::RunStarted(event) => ("started", event.name.clone()),
         Event::RunResumed(event) => match event.checkpoint {
-            Some(seq) => format!("resumed    from the checkpoint at record {seq}"),
-            None => "resumed    from the first record".to_owned(),
+            Some(seq) => ("resumed", format!("from the checkpoint at record {seq}")),
+            None => ("resumed", "from the first record".to_owned()),
         },
         Event::SubgoalStarted(event) => match &event.list {
-            Some(list) => format!("subgoal    {}: {} items", event.subgoal, list.count),
-            None => format!("subgoal    {}", event.subgoal),
+            Some(list) => ("subgoal", format!("{}: {} items", event.subgoal, list.count)),
+            None => ("subgoal", event.subgoal.clone()),
         },
         Event::SubgoalEnded(event) => {
-            let outcome = format!("{:?}", event.outcome).to_lowercase();
-            format!("{outcome:<10} {}: {}", event.subgoal, event.reason)
+            (SubgoalStatus::Ended(event.outcome).name(), format!("{}: {}", event.subgoal, event.reason))
         }
-        Event::ActionRefused(event) => format!("refused    step {}: {}: {}", event.id.step, event.check, event.reason),
+        Event::ActionRefused(event) => {
+            ("refused", format!("step {}: {}: {}", event.id.step, event.check, event.reason))
+        }
         Event::AttemptFailed(event) => {
-            format!("retrying   step {}: {} ({}), try {}", event.id.step, event.code, event.error, event.attempt + 1)
+            let next = event.attempt + 1;
+            ("retrying", format!("step {}: {} ({}), try {next}", event.id.step, event.code, event.error))
         }
-        Event::ActionUnknown(event) => format!("unknown    step {}: {}", event.id.step, event.reason),
+        Event::ActionUnknown(event) => ("unknown", format!("step {}: {}", event.id.step, event.reason)),
         Event::ActionNotHappened(event) => {
-            format!("settled    step {}: it did not happen; it is made now", event.id.step)
+            ("settled", format!("step {}: it did not happen; it is made now", event.id.step))
         }
-        Event::ActionFinished(event) if event.source != OutcomeSource::Call => {
-            let how = match event.source {
-                OutcomeSource::Cache => "answered from the archive",
-                OutcomeSource::FirstResult => "the same effect was made before: its first result stands",
-                OutcomeSource::StatusQuery => "the status query says it happened: it is not made again",
-                OutcomeSource::LateAnswer => "the late answer completes it",
-                OutcomeSource::Person => "a person says it happened",
-                OutcomeSource::Call => return None,
+        Event::ActionFinished(event) => ("settled", format!("step {}: {}", event.id.step, settled_by(event.source)?)),
+        Event::WaitStarted(event) => ("waiting", format!("step {} until {}", event.step, event.until)),
+        Event::QuestionAsked(event) => ("question", event.question.clone()),
+        Event::LifecycleMoved(event) => ("state", format!("{} -> {}", event.from, event.to)),
+        Event::LifecycleRefused(event) => ("refused", format!("state {} -> {}", event.from, event.to)),
+        Event::LoopFound(event) => ("loop", format!("{} ({} rounds)", event.tools.join(", "), event.rounds)),
+        Event::StepEvaluated(event) => {
+            let verb = match event.verdict.route {
+                Route::Continue | Route::BranchDone => return None,
+                Route::Defer { .. } => "deferred",
+                Route::GiveUp => "given up",
+                Route::Correct => "once more",
+                Route::Person | Route::Fail => "failed",
             };
-            format!("settled    step {}: {how}", event.id.step)
+            (verb, format!("step {}: {}", event.step, event.verdict.reason))
         }
-        Event::WaitStarted(event) => format!("waiting    step {} until {}", event.step, event.until),
-        Event::QuestionAsked(event) => format!("question   {}", event.question),
-        Event::LifecycleMoved(event) => format!("state      {} -> {}", event.from, event.to),
-        Event::LifecycleRefused(event) => format!("refused    state {} -> {}", event.from, event.to),
-        Event::LoopFound(event) => format!("loop       {} ({} rounds)", event.tools.join(", "), event.rounds),
-        Event::StepEvaluated(event) => match event.verdict.route {
-            Route::Continue | Route::BranchDone => return None,
-            Route::Defer { .. } => format!("deferred   step {}: {}", event.step, event.verdict.reason),
-            Route::GiveUp => format!("given up   step {}: {}", event.step, event.verdict.reason),
-            Route::Correct => format!("once more  step {}: {}", event.step, event.verdict.reason),
-            Route::Person | Route::Fail => format!("failed     step {}: {}", event.step, event.verdict.reason),
-        },
-        Event::LimitReached(event) => format!("limit      {} = {}", event.limit, event.value),
-        Event::LimitsRaised(_) => "limits     raised".to_owned(),
-        Event::RunPaused(event) => format!("paused     {}", event.reason),
-        Event::RunEnded(event) => {
-            let outcome = format!("{:?}", event.outcome).to_lowercase();
-            format!("{outcome:<10} {}", event.reason)
-        }
+        Event::LimitReached(event) => ("limit", format!("{} = {}", event.limit, event.value)),
+        Event::LimitsRaised(_) => ("limits", "raised".to_owned()),
+        Event::RunPaused(event) => ("paused", event.reason.clone()),
+        Event::RunEnded(event) => (outcome_name(event.outcome), event.reason.clone()),
         Event::StepStarted(_)
         | Event::ActionDecided(_)
         | Event::ActionStarted(_)
-        | Event::ActionFinished(_)
         | Event::StateSaved(_)
         | Event::WaitEnded(_)
         | Event::QuestionAnswered(_)
         | Event::HookSent(_) => return None,
     };
-    Some(line(&text, WIDTH))
+    Some(entry(verb, COLUMN, &text, WIDTH))
+}
+
+/// How an outcome came about without a call's own answer; none for that.
+pub(crate) fn settled_by(source: OutcomeSource) -> Option<&'static str> {
+    Some(match source {
+        OutcomeSource::Cache => "answered from the archive",
+        OutcomeSource::FirstResult => "the same effect was made before: its first result stands",
+        OutcomeSource::StatusQuery => "the status query says it happened: it is not made again",
+        OutcomeSource::LateAnswer => "the late answer completes it",
+        OutcomeSource::Person => "a person says it happened",
+        OutcomeSource::Call => return None,
+    })
+}
+
+/// The word for how a run ended.
+pub(crate) const fn outcome_name(outcome: RunOutcome) -> &'static str {
+    match outcome {
+        RunOutcome::Succeeded => RunStatus::Succeeded.name(),
+        RunOutcome::Failed => RunStatus::Failed.name(),
+        RunOutcome::Cancelled => RunStatus::Cancelled.name(),
+    }
 }
 
 /// The last lines of a run, and the exit code that they mean.
@@ -185,12 +199,15 @@ pub(crate) fn conclude(context: &Context, report: &Report) -> Exit {
         return exit;
     }
     let totals = &report.totals;
-    println!(
+    // A reader that has gone is no reason to end with a panic: the run is archived, and the exit code says the rest.
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(
+        out,
         "{}  {}  {} steps, {} calls, {} retries, {} set aside",
         report.run, report.status, totals.steps, totals.calls, totals.retries, totals.deferrals
     );
     for (subgoal, status) in &report.subgoals {
-        println!("  {subgoal}: {status}");
+        let _ = writeln!(out, "  {subgoal}: {status}");
     }
     let id = report.run;
     for question in &report.questions {

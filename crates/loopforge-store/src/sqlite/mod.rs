@@ -42,7 +42,7 @@ use self::append::{Batch, Head};
 use self::body::signed;
 use self::content::Content;
 use self::error::Failed;
-pub use self::open::Options;
+pub use self::open::{Options, sqlite_version};
 use self::reader::Readers;
 use self::writer::Writer;
 use crate::memory::CHECKPOINTS_KEPT;

@@ -53,6 +53,12 @@ impl Default for Options {
     }
 }
 
+/// The version of SQLite that this program carries.
+#[must_use]
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
 /// Opens the database at `path` for writing; makes it when there is none, and brings it up to date.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Connection, StoreError> {
     require_sqlite()?;

@@ -1,0 +1,197 @@
+//! `loopforge doctor`
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use loopforge_store::Store;
+use loopforge_store::sqlite::{SqliteStore, sqlite_version};
+use loopforge_tools::process::sandbox_support;
+use rustix::fs::{Access, access, statvfs};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{CliError, Exit};
+use crate::output::{self, Output};
+use crate::text::{bytes, safe};
+use crate::view::status;
+
+/// Check this machine and the store. Changes nothing.
+#[derive(Debug, Args)]
+pub struct Doctor {}
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Level {
+    Ok,
+    /// It works, with less than there could be.
+    Warning,
+    /// It doesn't work.
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    level: Level,
+    about: &'static str,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn new(level: Level, about: &'static str, found: impl Into<String>) -> Self {
+        Self { level, about, found: found.into(), remedy: None }
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+impl Doctor {
+    /// Carries it out.
+    ///
+    /// # Errors
+    /// Standard output can't be written to. What is wrong with the machine is a finding, with exit code 5.
+    pub async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        let mut findings = vec![
+            Finding::new(
+                Level::Ok,
+                "version",
+                format!("LoopForge {}, SQLite {}", loopforge::VERSION, sqlite_version()),
+            ),
+            sandbox(),
+        ];
+        folder(&context.store_path, &mut findings);
+        store(&context.store_path, &mut findings).await;
+        let wrong = findings.iter().filter(|finding| finding.level == Level::Problem).count();
+        let mut out = Output::new();
+        if context.json {
+            out.json(&json!({ "ok": wrong == 0, "findings": findings }))?;
+        } else {
+            for finding in &findings {
+                let word = match finding.level {
+                    Level::Ok => "ok",
+                    Level::Warning => "warning",
+                    Level::Problem => "problem",
+                };
+                let pad = " ".repeat(7 - word.len());
+                writeln!(out, "{}{pad}  {:<8} {}", output::status(word), finding.about, safe(&finding.found))?;
+                if let Some(remedy) = &finding.remedy {
+                    writeln!(out, "         remedy:  {}", safe(remedy))?;
+                }
+            }
+        }
+        out.finish()?;
+        if wrong > 0 {
+            eprintln!("{wrong} of {} things are wrong", findings.len());
+            return Ok(Exit::Environment);
+        }
+        Ok(Exit::Success)
+    }
+}
+
+fn sandbox() -> Finding {
+    let support = sandbox_support();
+    let landlock = support.landlock.map_or_else(|| "no Landlock".to_owned(), |version| format!("Landlock {version}"));
+    let found = format!("{landlock}; {}", support.enforced.join("; "));
+    let gaps = support.gaps.join("; ");
+    match (support.is_sufficient(), gaps.is_empty()) {
+        (true, true) => Finding::new(Level::Ok, "sandbox", found),
+        (true, false) => Finding::new(Level::Ok, "sandbox", format!("{found}. Not here: {gaps}")),
+        (false, _) => Finding::new(Level::Warning, "sandbox", format!("processes can't be confined: {gaps}"))
+            .remedy("use Linux 5.13 or later, or run the processes that you trust with `sandbox: off`"),
+    }
+}
+
+/// The nearest folder that is there: the store's own, or where it would be made.
+fn existing_folder(store: &Path) -> PathBuf {
+    let absolute = std::path::absolute(store).unwrap_or_else(|_| store.to_owned());
+    let mut folder = absolute.parent().unwrap_or(Path::new("/"));
+    while !folder.exists() {
+        match folder.parent() {
+            Some(parent) => folder = parent,
+            None => break,
+        }
+    }
+    folder.to_owned()
+}
+
+fn folder(store: &Path, findings: &mut Vec<Finding>) {
+    /// Less than this, and a run that fetches pages fills the disk.
+    const LITTLE: u64 = 1_000_000_000;
+    /// Less than this, and the next commits may fail.
+    const TOO_LITTLE: u64 = 50_000_000;
+    let folder = existing_folder(store);
+    let shown = folder.display();
+    findings.push(match access(&folder, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) => Finding::new(Level::Ok, "folder", format!("{shown} can be written to")),
+        Err(error) => Finding::new(Level::Problem, "folder", format!("{shown} can't be written to: {error}"))
+            .remedy("make it writable, or choose another store with `--store`"),
+    });
+    findings.push(match statvfs(&folder) {
+        Ok(disk) => {
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            let found = format!("{} free at {shown}", bytes(free));
+            let level = match free {
+                0..TOO_LITTLE => Level::Problem,
+                TOO_LITTLE..LITTLE => Level::Warning,
+                LITTLE.. => Level::Ok,
+            };
+            let finding = Finding::new(level, "disk", found);
+            if level == Level::Ok {
+                finding
+            } else {
+                finding.remedy("make room; runs stop when the store is full, and can be resumed")
+            }
+        }
+        Err(error) => Finding::new(Level::Warning, "disk", format!("the free space can't be read: {error}")),
+    });
+}
+
+async fn store(path: &Path, findings: &mut Vec<Finding>) {
+    let shown = path.display();
+    if !path.exists() {
+        findings.push(Finding::new(
+            Level::Ok,
+            "store",
+            format!("there is none at {shown} yet; `loopforge run` makes it"),
+        ));
+        return;
+    }
+    if let Err(error) = look(path, findings).await {
+        let found = format!("{shown}: {}", error.message);
+        let finding = Finding::new(Level::Problem, "store", found);
+        // A hint that leads back here helps nobody.
+        let hint = error.hints.into_iter().find(|hint| !hint.contains("doctor"));
+        findings
+            .push(finding.remedy(hint.unwrap_or_else(|| "restore a backup; `--store` names another store".to_owned())));
+    }
+}
+
+async fn look(path: &Path, findings: &mut Vec<Finding>) -> Result<(), CliError> {
+    let store = SqliteStore::open_read_only(path)?;
+    let damage = store.check().await?;
+    let runs = store.runs(usize::MAX).await?;
+    let size = std::fs::metadata(path).map_or(0, |about| about.len());
+    let open = runs.iter().filter(|run| !run.status.is_final()).count();
+    let found = format!("{}: {}, {} runs, {open} not ended", path.display(), bytes(size), runs.len());
+    if damage.is_empty() {
+        findings.push(Finding::new(Level::Ok, "store", format!("{found}; no damage found")));
+    }
+    for one in damage {
+        let run = one.run.map(|run| format!("{run}: ")).unwrap_or_default();
+        findings.push(Finding::new(Level::Problem, "store", format!("{run}{}", one.problem)).remedy(one.remedy));
+    }
+    let interrupted: Vec<_> = runs.iter().filter(|run| status(run) == "interrupted").collect();
+    if let Some(last) = interrupted.first() {
+        let found = format!("{} interrupted, the last is {} ({})", interrupted.len(), last.id, last.name);
+        findings.push(Finding::new(Level::Warning, "runs", found).remedy("loopforge resume --all"));
+    }
+    Ok(())
+}

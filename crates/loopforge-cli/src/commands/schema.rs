@@ -1,0 +1,25 @@
+//! `loopforge schema`
+
+use std::io::Write;
+
+use clap::Args;
+
+use crate::error::{CliError, Exit};
+use crate::output::Output;
+
+/// Print the JSON Schema of task files, for editors.
+#[derive(Debug, Args)]
+pub struct Schema {}
+
+impl Schema {
+    /// Carries it out.
+    ///
+    /// # Errors
+    /// Standard output can't be written to.
+    pub fn run(self) -> Result<Exit, CliError> {
+        let mut out = Output::new();
+        writeln!(out, "{:#}", loopforge_core::task::json_schema())?;
+        out.finish()?;
+        Ok(Exit::Success)
+    }
+}

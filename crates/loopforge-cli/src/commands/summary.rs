@@ -1,0 +1,137 @@
+//! Every record as one line, for whoever reads an archive.
+
+use loopforge_core::record::{Event, OutcomeSource, Route};
+use loopforge_core::run::SubgoalStatus;
+
+use crate::text::{line, span};
+use crate::view::glance;
+
+use super::progress::{outcome_name, settled_by};
+
+/// What a record says, in one safe line of at most `width` characters.
+pub(crate) fn summary(event: &Event, width: usize) -> String {
+    line(&text(event), width)
+}
+
+fn text(event: &Event) -> String {
+    match event {
+        Event::RunStarted(event) => format!("{} (LoopForge {}): {}", event.name, event.version, event.goal),
+        Event::RunResumed(event) => match event.checkpoint {
+            Some(seq) => format!("{}, from the checkpoint at record {seq}", event.worker),
+            None => format!("{}, from the first record", event.worker),
+        },
+        Event::SubgoalStarted(event) => match &event.list {
+            Some(list) => format!("{}: {} items", event.subgoal, list.count),
+            None => event.subgoal.clone(),
+        },
+        Event::SubgoalEnded(event) => {
+            format!("{}: {}, {}", event.subgoal, SubgoalStatus::Ended(event.outcome).name(), event.reason)
+        }
+        Event::StepStarted(event) => {
+            let item = match (event.item, &event.input) {
+                (Some(item), Some(input)) => format!("[{item}] {}", glance(input, 60)),
+                (Some(item), None) => format!("[{item}]"),
+                (None, _) => String::new(),
+            };
+            format!(
+                "{}{item}; {} of {} done, next: {}",
+                event.subgoal, event.basis.done, event.basis.of, event.basis.next
+            )
+        }
+        Event::ActionDecided(event) => {
+            let key = event.business_key.as_ref().map(|key| format!(", key {key}")).unwrap_or_default();
+            let other =
+                if event.alternative > 0 { format!(", alternative {}", event.alternative) } else { String::new() };
+            format!(
+                "{}.{} {} {} ({}{other}{key})",
+                event.id.step,
+                event.id.action,
+                event.tool,
+                glance(&event.arguments, 80),
+                event.effect
+            )
+        }
+        Event::ActionRefused(event) => format!("{} by {}: {}", event.id, event.check, event.reason),
+        Event::ActionStarted(event) => {
+            format!("{} {}, try {}, token {}", event.id, event.tool, event.attempt, event.token)
+        }
+        Event::AttemptFailed(event) => {
+            format!("{} try {}: {}, {}; again at {}", event.id, event.attempt, event.code, event.error, event.retry_at)
+        }
+        Event::ActionFinished(event) => {
+            let result = &event.result;
+            let said = match &result.error {
+                Some(error) => format!(": {error}"),
+                None => format!(" {}", glance(&result.data, 80)),
+            };
+            let how = match settled_by(event.source) {
+                Some(how) => format!(", {how}"),
+                None => format!(", {}", span(std::time::Duration::from_micros(event.took_us))),
+            };
+            format!("{} {}{how}{said}", event.id, result.code)
+        }
+        Event::ActionUnknown(event) => format!("{}: {}", event.id, event.reason),
+        Event::ActionNotHappened(event) => {
+            let who = match event.source {
+                OutcomeSource::Person => "a person",
+                OutcomeSource::StatusQuery => "the status query",
+                OutcomeSource::Call | OutcomeSource::Cache | OutcomeSource::FirstResult | OutcomeSource::LateAnswer => {
+                    "the tool"
+                }
+            };
+            format!("{}: {who} says so; {}", event.id, event.note)
+        }
+        Event::StateSaved(event) => {
+            let member = event.member.as_ref().map(|member| format!("[{member}]")).unwrap_or_default();
+            let who = if event.step.is_none() { " (by a person)" } else { "" };
+            format!("{}{member} = {}{who}", event.key, glance(&event.value, 80))
+        }
+        Event::WaitStarted(event) => format!("until {}", event.until),
+        Event::WaitEnded(event) => format!("branch {}", event.branch),
+        Event::QuestionAsked(event) => event.question.clone(),
+        Event::QuestionAnswered(event) => format!("{} says: {}", event.by, word(&event.answer)),
+        Event::LifecycleMoved(event) | Event::LifecycleRefused(event) => format!("{} -> {}", event.from, event.to),
+        Event::LoopFound(event) => {
+            format!("{} of {} ({} rounds)", word(&event.what), event.tools.join(", "), event.rounds)
+        }
+        Event::StepEvaluated(event) => {
+            format!("{}: {}", route(&event.verdict.route), event.verdict.reason)
+        }
+        Event::LimitReached(event) => format!("{} = {}", event.limit, event.value),
+        Event::LimitsRaised(event) => {
+            let steps = event.max_steps.map(|steps| format!("max_steps {steps}, ")).unwrap_or_default();
+            let time = event
+                .max_duration_ms
+                .map(|ms| format!("max_duration {}, ", span(std::time::Duration::from_millis(ms))))
+                .unwrap_or_default();
+            format!("{steps}{time}by {}", event.by)
+        }
+        Event::RunPaused(event) => event.reason.clone(),
+        Event::RunEnded(event) => format!("{}: {}", outcome_name(event.outcome), event.reason),
+        Event::HookSent(event) => {
+            let error = event.error.as_ref().map(|error| format!("; failed: {error}")).unwrap_or_default();
+            format!("{} by {} about record {}{error}", word(&event.on), event.via, event.about)
+        }
+    }
+}
+
+/// Where a verdict leads, in words.
+pub(crate) fn route(route: &Route) -> String {
+    match route {
+        Route::Continue => "continue".to_owned(),
+        Route::BranchDone => "done".to_owned(),
+        Route::Defer { due } => format!("deferred until {due}"),
+        Route::GiveUp => "given up".to_owned(),
+        Route::Correct => "once more".to_owned(),
+        Route::Person => "a person decides".to_owned(),
+        Route::Fail => "failed".to_owned(),
+    }
+}
+
+/// The word that stands for a value in the archive.
+pub(crate) fn word(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}

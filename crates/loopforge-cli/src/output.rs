@@ -1,0 +1,128 @@
+//! Standard output, for data. A reader that goes away (`| head`) ends the talk, not the process with a panic.
+
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+
+use comfy_table::{Cell, Color, ContentArrangement, Table};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::CliError;
+
+/// Standard output, buffered. What was written is there for sure after [`Self::finish`].
+#[derive(Debug)]
+pub struct Output(BufWriter<Stdout>);
+
+impl Output {
+    /// Standard output.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(BufWriter::with_capacity(64 << 10, io::stdout()))
+    }
+
+    /// Writes a value as one line of JSON, exactly.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
+        serde_json::to_writer(&mut self.0, value).map_err(io::Error::from)?;
+        self.0.write_all(b"\n")?;
+        Ok(())
+    }
+
+    /// Writes a table, indented by `indent` columns.
+    ///
+    /// # Errors
+    /// As [`Self::finish`].
+    pub fn table(&mut self, table: &Table, indent: usize) -> Result<(), CliError> {
+        for line in table.lines() {
+            writeln!(self.0, "{:indent$}{}", "", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// Hands on what is buffered.
+    ///
+    /// # Errors
+    /// Standard output can't be written to. If nobody reads it any more, the error is silent and its exit code is 0.
+    pub fn finish(&mut self) -> Result<(), CliError> {
+        Ok(self.0.flush()?)
+    }
+}
+
+/// A value as [`Output::json`] would write it, for use in a document: short numbers stay short.
+#[must_use]
+pub fn exact(value: &impl Serialize) -> Value {
+    // By way of text: `serde_json::to_value` makes 0.30000001192092896 of the `f32` 0.3.
+    serde_json::to_string(value).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// A table without lines around it. It fits itself to a terminal; elsewhere each row stays on one line.
+#[must_use]
+pub fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    // Without a terminal there is no width to fit into.
+    table.set_content_arrangement(match io::stdout().is_terminal() {
+        true => ContentArrangement::Dynamic,
+        false => ContentArrangement::Disabled,
+    });
+    table.set_header(header.iter().map(|name| Cell::new(name)));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+/// A cell with a status word, in its colour.
+#[must_use]
+pub fn status_cell(word: &str) -> Cell {
+    let cell = Cell::new(word);
+    match colour_of(word) {
+        Some(colour) if colours() => cell.fg(colour),
+        _ => cell,
+    }
+}
+
+/// A status word in its colour, where colours are shown.
+#[must_use]
+pub fn status(word: &str) -> String {
+    use owo_colors::OwoColorize;
+    match colour_of(word) {
+        Some(Color::Green) if colours() => word.green().to_string(),
+        Some(Color::Red) if colours() => word.red().to_string(),
+        Some(Color::Yellow) if colours() => word.yellow().to_string(),
+        Some(Color::Cyan) if colours() => word.cyan().to_string(),
+        _ => word.to_owned(),
+    }
+}
+
+fn colour_of(word: &str) -> Option<Color> {
+    Some(match word {
+        "succeeded" | "done" | "confirmed" | "ok" => Color::Green,
+        "failed" | "cancelled" | "damaged" | "problem" | "unknown" => Color::Red,
+        "waiting" | "paused" | "interrupted" | "partial" | "warning" | "started" => Color::Yellow,
+        "running" | "active" => Color::Cyan,
+        _ => return None,
+    })
+}
+
+/// Whether standard output is a terminal that wants colours.
+fn colours() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
