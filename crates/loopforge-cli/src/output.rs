@@ -24,9 +24,10 @@ impl Output {
     /// # Errors
     /// As [`Self::finish`].
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
-        serde_json::to_writer(&mut self.0, value).map_err(io::Error::from)?;
-        self.0.write_all(b"\n")?;
-        Ok(())
+        let mut text = Vec::new();
+        to_json(&mut text, value)?;
+        text.push(b'\n');
+        Ok(self.0.write_all(&text)?)
     }
 
     /// Writes a table, indented by `indent` columns.
@@ -46,6 +47,29 @@ impl Output {
     /// Standard output can't be written to. If nobody reads it any more, the error is silent and its exit code is 0.
     pub fn finish(&mut self) -> Result<(), CliError> {
         Ok(self.0.flush()?)
+    }
+}
+
+/// Writes a value as JSON, exactly, yet in a way that a terminal obeys nothing in it.
+///
+/// # Errors
+/// The value can't be written as JSON.
+pub fn to_json(text: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(text, Escaped)).map_err(io::Error::from)
+}
+
+/// Escapes more than JSON asks for: whatever [`crate::text::safe`] replaces. A reader of JSON gets the same text.
+struct Escaped;
+
+impl serde_json::ser::Formatter for Escaped {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut plain = 0;
+        for (at, character) in fragment.char_indices().filter(|(_, character)| crate::text::is_unsafe(*character)) {
+            writer.write_all(fragment[plain..at].as_bytes())?;
+            write!(writer, "\\u{:04x}", character as u32)?;
+            plain = at + character.len_utf8();
+        }
+        writer.write_all(fragment[plain..].as_bytes())
     }
 }
 

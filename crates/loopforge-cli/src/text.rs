@@ -6,13 +6,20 @@ pub fn safe(text: &str) -> String {
     text.chars()
         .map(|character| match character {
             '\n' | '\t' => character,
-            // C0 as their pictures, C1 and what reorders text as a replacement mark.
+            // C0 as their pictures, the others as a replacement mark.
             '\0'..='\u{1f}' => char::from_u32(0x2400 + character as u32).unwrap_or('\u{fffd}'),
             '\u{7f}' => '\u{2421}',
-            '\u{80}'..='\u{9f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+            other if is_unsafe(other) => '\u{fffd}',
             other => other,
         })
         .collect()
+}
+
+/// Whether a terminal may obey a character, or show what follows in another order: C0, DEL, C1, breaks of lines that no
+/// line break is, and marks of direction.
+#[must_use]
+pub const fn is_unsafe(character: char) -> bool {
+    matches!(character, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// One safe line of at most `width` characters.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::{CliError, Exit};
-use crate::output::Output;
+use crate::output::{Output, to_json};
 use crate::text::safe;
 use crate::view::{Archive, Place};
 
@@ -52,7 +52,8 @@ struct Lines {
 
 impl Lines {
     fn write(&mut self, line: &Line<'_>) -> Result<(), CliError> {
-        let mut text = serde_json::to_vec(line).map_err(std::io::Error::from)?;
+        let mut text = Vec::new();
+        to_json(&mut text, line)?;
         text.push(b'\n');
         self.hasher.update(&text);
         Ok(self.out.write_all(&text)?)

@@ -17,7 +17,7 @@ use crate::text::{bytes, line, safe, span};
 use crate::view::{self, View, ending};
 
 use super::ls::document;
-use super::summary::route;
+use super::summary::led;
 
 /// Show how far a run is, what it waits for, and how it ended.
 #[derive(Debug, Args)]
@@ -121,7 +121,8 @@ fn subgoal(out: &mut Output, task: &Task, progress: &Progress) -> Result<(), Cli
     // Padded before it is coloured: colours have a width in bytes, not on the screen.
     let word = progress.status.name();
     let pad = " ".repeat(8_usize.saturating_sub(word.len()));
-    Ok(writeln!(out, "  {}{pad}  {}  {text}", output::status(word), progress.id)?)
+    let text = if text.is_empty() { text } else { format!("  {text}") };
+    Ok(writeln!(out, "  {}{pad}  {}{text}", output::status(word), progress.id)?)
 }
 
 async fn item(store: &dyn Store, given_up: &GivenUp) -> Result<String, CliError> {
@@ -156,7 +157,7 @@ fn usage(out: &mut Output, task: &Task, state: &RunState) -> Result<(), CliError
 
 /// A verdict with its scores; `indent` before each line.
 pub fn verdict(out: &mut Output, verdict: &Verdict, indent: &str) -> Result<(), CliError> {
-    writeln!(out, "{indent}verdict   {}: {}", route(&verdict.route), line(&verdict.reason, 160))?;
+    writeln!(out, "{indent}verdict   {}", line(&led(verdict), 160))?;
     let scores = &verdict.scores;
     let named = [
         ("completion", &scores.completion),

@@ -1,6 +1,6 @@
 //! Every record as one line, for whoever reads an archive.
 
-use loopforge_core::record::{Event, OutcomeSource, Route};
+use loopforge_core::record::{Event, OutcomeSource, Route, Verdict};
 use loopforge_core::run::SubgoalStatus;
 
 use crate::text::{line, span};
@@ -94,9 +94,7 @@ fn text(event: &Event) -> String {
         Event::LoopFound(event) => {
             format!("{} of {} ({} rounds)", word(&event.what), event.tools.join(", "), event.rounds)
         }
-        Event::StepEvaluated(event) => {
-            format!("{}: {}", route(&event.verdict.route), event.verdict.reason)
-        }
+        Event::StepEvaluated(event) => led(&event.verdict),
         Event::LimitReached(event) => format!("{} = {}", event.limit, event.value),
         Event::LimitsRaised(event) => {
             let steps = event.max_steps.map(|steps| format!("max_steps {steps}, ")).unwrap_or_default();
@@ -113,6 +111,13 @@ fn text(event: &Event) -> String {
             format!("{} by {} about record {}{error}", word(&event.on), event.via, event.about)
         }
     }
+}
+
+/// Where a verdict leads and why.
+pub(crate) fn led(verdict: &Verdict) -> String {
+    let route = route(&verdict.route);
+    // Some reasons begin with the very words.
+    if verdict.reason.starts_with(&route) { verdict.reason.clone() } else { format!("{route}: {}", verdict.reason) }
 }
 
 /// Where a verdict leads, in words.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use loopforge_core::id::{BranchId, RunId, Seq, StepNo};
-use loopforge_core::record::{ActionId, Event, OutcomeSource, Record, Route};
+use loopforge_core::record::{ActionId, Event, OutcomeSource, Record, Route, Verdict};
 use loopforge_core::run::SubgoalStatus;
 use loopforge_core::time::Timestamp;
 use loopforge_core::tool::{Code, Effect};
@@ -45,9 +45,8 @@ pub(super) struct Item {
 pub(super) struct Step {
     pub(super) step: StepNo,
     pub(super) actions: Vec<Action>,
-    /// Where its verdict led; none while it is open.
-    pub(super) route: Option<Route>,
-    pub(super) reason: String,
+    /// None while it is open.
+    pub(super) verdict: Option<Verdict>,
     pub(super) waits_until: Option<Timestamp>,
     pub(super) question: Option<String>,
 }
@@ -91,7 +90,7 @@ impl End {
 impl Item {
     /// The word for where it stands.
     pub(super) fn status(&self) -> &'static str {
-        match self.steps.last().map(|step| &step.route) {
+        match self.steps.last().map(Step::route) {
             None | Some(None | Some(Route::Continue | Route::Correct)) => "active",
             Some(Some(Route::BranchDone)) => "done",
             Some(Some(Route::Defer { .. })) => "set aside",
@@ -105,7 +104,7 @@ impl Item {
     pub(super) fn is_plain(&self) -> bool {
         self.status() == "done"
             && self.steps.iter().all(|step| {
-                matches!(step.route, Some(Route::Continue | Route::BranchDone))
+                matches!(step.route(), Some(Route::Continue | Route::BranchDone))
                     && step.actions.iter().all(|action| action.tries <= 1 && action.end.went_well())
             })
     }
@@ -119,12 +118,17 @@ impl Step {
             let tries = if action.tries > 1 { format!(" ({} tries)", action.tries) } else { String::new() };
             label.push_str(&format!(", {}: {}{tries}", action.tool, action.end.word()));
         }
-        match &self.route {
+        match self.route() {
             Some(Route::Continue | Route::BranchDone) => {}
-            Some(led) => label.push_str(&format!(" => {}", route(led))),
-            None => label.push_str(" => open"),
+            Some(led) => label.push_str(&format!(": {}", route(&led))),
+            None => label.push_str(": open"),
         }
         label
+    }
+
+    /// Where its verdict led.
+    pub(super) fn route(&self) -> Option<Route> {
+        self.verdict.as_ref().map(|verdict| verdict.route)
     }
 }
 
@@ -237,8 +241,7 @@ impl Builder {
                 item.steps.push(Step {
                     step: event.step,
                     actions: Vec::new(),
-                    route: None,
-                    reason: String::new(),
+                    verdict: None,
                     waits_until: None,
                     question: None,
                 });
@@ -281,8 +284,7 @@ impl Builder {
             }
             Event::StepEvaluated(event) => {
                 if let Some(step) = self.step(event.branch) {
-                    step.route = Some(event.verdict.route);
-                    step.reason.clone_from(&event.verdict.reason);
+                    step.verdict = Some(event.verdict.clone());
                 }
             }
             _ => {}

@@ -4,6 +4,7 @@ use loopforge_core::record::OutcomeSource;
 use serde_json::{Value, json};
 
 use crate::commands::summary::word;
+use crate::output::exact;
 
 use super::build::{End, Picture};
 
@@ -38,7 +39,7 @@ pub(super) fn document(picture: &Picture) -> Value {
             for step in &item.steps {
                 let step_id = format!("step:{}", step.step);
                 nodes.push(json!({
-                    "id": step_id, "kind": "step", "step": step.step, "route": step.route, "reason": step.reason,
+                    "id": step_id, "kind": "step", "step": step.step, "verdict": exact(&step.verdict),
                     "waits_until": step.waits_until.map(|at| at.to_string()), "question": step.question,
                 }));
                 edge(&parent, &step_id, "contains");

@@ -5,7 +5,7 @@ use std::io::Write;
 use loopforge_core::record::{OutcomeSource, Route};
 
 use crate::commands::progress::settled_by;
-use crate::commands::summary::route;
+use crate::commands::summary::led;
 use crate::error::CliError;
 use crate::output::{Output, status};
 use crate::text::line;
@@ -85,9 +85,9 @@ fn how(step: &Step) -> String {
     if let Some(question) = &step.question {
         return format!(": waits for a person: {}", line(question, WIDTH));
     }
-    match (&step.route, step.waits_until) {
-        (Some(Route::Continue | Route::BranchDone), _) => String::new(),
-        (Some(led), _) => format!(": {}, {}", route(led), line(&step.reason, WIDTH)),
+    match (&step.verdict, step.waits_until) {
+        (Some(verdict), _) if matches!(verdict.route, Route::Continue | Route::BranchDone) => String::new(),
+        (Some(verdict), _) => format!(": {}", line(&led(verdict), WIDTH)),
         (None, Some(until)) => format!(": waits until {until}"),
         (None, None) => ": open".to_owned(),
     }

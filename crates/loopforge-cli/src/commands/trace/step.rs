@@ -42,12 +42,16 @@ pub(super) async fn show(
         return shown.document(step, &records, out).await;
     }
     let mut began = None;
+    let mut data = None;
     for record in &records {
         if let Event::StepStarted(_) = record.event {
             began = Some(record.at);
         }
         let after = began.map(|began| format!("+{}", span(record.at.since(began)))).unwrap_or_default();
-        shown.record(record, &after, out).await?;
+        if let Event::ActionFinished(event) = &record.event {
+            data = Some(&event.result.data);
+        }
+        shown.record(record, &after, data, out).await?;
     }
     Ok(())
 }
@@ -109,7 +113,14 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    async fn record(&self, record: &Record, after: &str, out: &mut Output) -> Result<(), CliError> {
+    /// Shows a record; `data` is the last result before it.
+    async fn record(
+        &self,
+        record: &Record,
+        after: &str,
+        data: Option<&Payload>,
+        out: &mut Output,
+    ) -> Result<(), CliError> {
         match &record.event {
             Event::StepStarted(event) => {
                 let item = event.item.map(|item| format!(", item {item}")).unwrap_or_default();
@@ -143,7 +154,14 @@ impl Shown<'_> {
                 self.value("arguments", &event.arguments, out).await?;
             }
             Event::ActionFinished(event) => self.finished(event, after, out).await?,
-            Event::StateSaved(event) => self.saved(record.seq, event, after, out).await?,
+            Event::StateSaved(event) => {
+                self.state(record.seq, event, after, out).await?;
+                if data == Some(&event.value) {
+                    writeln!(out, "  after: the data above")?;
+                } else {
+                    self.value("after", &event.value, out).await?;
+                }
+            }
             Event::StepEvaluated(event) => {
                 writeln!(out, "{after:<8} evaluated")?;
                 verdict(out, &event.verdict, "  ")?;
@@ -183,14 +201,14 @@ impl Shown<'_> {
         Ok(())
     }
 
-    async fn saved(&self, seq: Seq, event: &StateSaved, after: &str, out: &mut Output) -> Result<(), CliError> {
+    async fn state(&self, seq: Seq, event: &StateSaved, after: &str, out: &mut Output) -> Result<(), CliError> {
         let member = event.member.as_ref().map(|member| format!("[{}]", line(member, 60))).unwrap_or_default();
         writeln!(out, "{after:<8} state {}{member}, record {seq}", safe(&event.key))?;
         match self.before(seq, event).await? {
             Some(before) => self.value("before", &before, out).await?,
             None => writeln!(out, "  before: nothing")?,
         }
-        self.value("after", &event.value, out).await
+        Ok(())
     }
 
     /// The value that a record replaced.
@@ -213,6 +231,10 @@ impl Shown<'_> {
         let value = self.open(payload).await?;
         if value.is_null() {
             return Ok(writeln!(out, "  {name}: null")?);
+        }
+        // A small value stays on one line, whatever it is made of.
+        if payload.size() <= SHORT as u64 && !value.is_string() {
+            return Ok(writeln!(out, "  {name}: {}", safe(&value.to_string()))?);
         }
         let (text, cut) = preview(&value, self.width);
         if text.len() <= SHORT && !text.contains('\n') {
