@@ -65,11 +65,11 @@ impl serde_json::ser::Formatter for Escaped {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut plain = 0;
         for (at, character) in fragment.char_indices().filter(|(_, character)| crate::text::is_unsafe(*character)) {
-            writer.write_all(fragment[plain..at].as_bytes())?;
+            writer.write_all(&fragment.as_bytes()[plain..at])?;
             write!(writer, "\\u{:04x}", character as u32)?;
             plain = at + character.len_utf8();
         }
-        writer.write_all(fragment[plain..].as_bytes())
+        writer.write_all(&fragment.as_bytes()[plain..])
     }
 }
 
@@ -106,7 +106,7 @@ pub fn table(header: &[&str]) -> Table {
         true => ContentArrangement::Dynamic,
         false => ContentArrangement::Disabled,
     });
-    table.set_header(header.iter().map(|name| Cell::new(name)));
+    table.set_header(header.iter().map(Cell::new));
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }

@@ -132,20 +132,36 @@ impl Step {
     }
 }
 
+/// The items of a subgoal that are drawn, in order.
+pub(super) struct Chosen<'a> {
+    pub(super) items: Vec<(Option<u32>, &'a Item)>,
+    /// How many of which status are not drawn.
+    left_out: BTreeMap<&'static str, usize>,
+}
+
+impl Chosen<'_> {
+    /// What is not drawn, in words.
+    pub(super) fn rest(&self) -> Option<String> {
+        let counts: Vec<String> = self.left_out.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        let all: usize = self.left_out.values().sum();
+        (all > 0).then(|| format!("{all} more items: {}", counts.join(", ")))
+    }
+}
+
 impl Subgoal {
-    /// Which items are drawn when at most `most` can be, in order, and how many of which status are left out.
-    pub(super) fn chosen(&self, most: usize) -> (Vec<(Option<u32>, &Item)>, BTreeMap<&'static str, usize>) {
-        let mut order: Vec<(Option<u32>, &Item)> = self.items.iter().map(|(at, item)| (*at, item)).collect();
+    /// Chooses at most `most` items to be drawn.
+    pub(super) fn chosen(&self, most: usize) -> Chosen<'_> {
+        let mut items: Vec<(Option<u32>, &Item)> = self.items.iter().map(|(at, item)| (*at, item)).collect();
         let mut left_out = BTreeMap::new();
-        if order.len() > most {
+        if items.len() > most {
             // What went well says the least.
-            order.sort_by_key(|(at, item)| (item.is_plain(), *at));
-            for (_, item) in order.drain(most..) {
+            items.sort_by_key(|(at, item)| (item.is_plain(), *at));
+            for (_, item) in items.drain(most..) {
                 *left_out.entry(item.status()).or_default() += 1;
             }
-            order.sort_by_key(|(at, _)| *at);
+            items.sort_by_key(|(at, _)| *at);
         }
-        (order, left_out)
+        Chosen { items, left_out }
     }
 }
 

@@ -20,13 +20,13 @@ pub(super) fn write(picture: &Picture, most: usize, out: &mut Output) -> Result<
         writeln!(out, "    label=\"{}: {status}{of}\"; color=\"{colour}\";", quoted(&subgoal.id, 40))?;
         // Edges between clusters need a node in each.
         writeln!(out, "    s{number} [label=\"{}\", color=\"{colour}\"];", quoted(&subgoal.id, 40))?;
-        let (items, left_out) = subgoal.chosen(most);
-        for (at, item) in items {
+        let chosen = subgoal.chosen(most);
+        let rest = chosen.rest();
+        for (at, item) in chosen.items {
             write_item(number, at, item, most, out)?;
         }
-        if !left_out.is_empty() {
-            let counts: Vec<String> = left_out.iter().map(|(word, count)| format!("{count} {word}")).collect();
-            writeln!(out, "    s{number}more [label=\"and {}\"];", counts.join(", "))?;
+        if let Some(rest) = rest {
+            writeln!(out, "    s{number}more [label=\"and {rest}\"];")?;
             writeln!(out, "    s{number} -> s{number}more;")?;
         }
         writeln!(out, "  }}")?;

@@ -18,13 +18,13 @@ pub(super) fn write(picture: &Picture, most: usize, out: &mut Output) -> Result<
         if subgoal.items.is_empty() {
             writeln!(out, "    s{number}e[\"{}\"]", subgoal.status)?;
         }
-        let (items, left_out) = subgoal.chosen(most);
-        for (at, item) in items {
+        let chosen = subgoal.chosen(most);
+        let rest = chosen.rest();
+        for (at, item) in chosen.items {
             write_item(number, at, item, most, out)?;
         }
-        if !left_out.is_empty() {
-            let counts: Vec<String> = left_out.iter().map(|(word, count)| format!("{count} {word}")).collect();
-            writeln!(out, "    s{number}more[\"and {}\"]", counts.join(", "))?;
+        if let Some(rest) = rest {
+            writeln!(out, "    s{number}more[\"and {rest}\"]")?;
         }
         writeln!(out, "  end")?;
         writeln!(out, "  class s{number} {}", subgoal.status)?;

@@ -43,22 +43,17 @@ fn write_subgoal(subgoal: &Subgoal, most: usize, here: &str, below: &str, out: &
     if let (true, Some(only)) = (subgoal.of.is_none(), subgoal.items.get(&None)) {
         return write_steps(only, most, below, out);
     }
-    let (items, left_out) = subgoal.chosen(most);
-    let count = items.len();
-    for (number, (at, item)) in items.into_iter().enumerate() {
-        let (here, deeper) = branch(number + 1 == count && left_out.is_empty());
+    let chosen = subgoal.chosen(most);
+    let rest = chosen.rest();
+    let count = chosen.items.len();
+    for (number, (at, item)) in chosen.items.into_iter().enumerate() {
+        let (here, deeper) = branch(number + 1 == count && rest.is_none());
         let at = at.map(|at| format!("[{at}] ")).unwrap_or_default();
         writeln!(out, "{below}{here}{at}{} {}", item.label, status(item.status()))?;
         write_steps(item, most, &format!("{below}{deeper}"), out)?;
     }
-    if !left_out.is_empty() {
-        let counts: Vec<String> = left_out.iter().map(|(word, count)| format!("{count} {word}")).collect();
-        writeln!(
-            out,
-            "{below}└─ and {} more items: {} (--all shows them)",
-            left_out.values().sum::<usize>(),
-            counts.join(", ")
-        )?;
+    if let Some(rest) = rest {
+        writeln!(out, "{below}└─ and {rest} (--all shows them)")?;
     }
     Ok(())
 }
