@@ -255,6 +255,9 @@ pub struct ActionDecided {
     /// Where the result goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub save: Option<SaveTarget>,
+    /// The tool that this one stands in for without a try, since it kept failing (R55).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead_of: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]

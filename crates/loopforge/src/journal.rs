@@ -23,6 +23,9 @@ use crate::error::EngineError;
 /// The wait between tries to append while the store fails.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
+/// While trouble lasts, it is told again after this time.
+const TOLD_AGAIN: Duration = Duration::from_secs(30);
+
 /// Blobs whose presence in the store is remembered, so that a page that is saved again isn't sent again.
 const KNOWN_BLOBS: usize = 4096;
 
@@ -127,6 +130,7 @@ impl Journal {
             durability: self.level.unwrap_or(Durability::Soft),
         };
         let started = tokio::time::Instant::now();
+        let mut told: Option<tokio::time::Instant> = None;
         loop {
             match self.store.append(&self.lease, append.clone()).await {
                 Ok(Appended::Written | Appended::AlreadyMine) => break,
@@ -134,7 +138,10 @@ impl Journal {
                 Err(error @ (StoreError::Unavailable(_) | StoreError::Full(_) | StoreError::ReadOnly(_)))
                     if started.elapsed() < self.patience && !cancel.is_cancelled() =>
                 {
-                    on_trouble(&error);
+                    if told.is_none_or(|at| at.elapsed() >= TOLD_AGAIN) {
+                        on_trouble(&error);
+                        told = Some(tokio::time::Instant::now());
+                    }
                     tokio::select! {
                         () = tokio::time::sleep(RETRY_WAIT) => {}
                         () = cancel.cancelled() => {}

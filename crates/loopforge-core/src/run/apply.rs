@@ -262,6 +262,9 @@ impl RunState {
         };
         branch.phase = Phase::Acting { actions: vec![action] };
         *self.calls.entry(event.tool.clone()).or_default() += 1;
+        if let Some(ailing) = event.instead_of.as_ref().and_then(|tool| self.ailing.get_mut(tool)) {
+            ailing.passed_over += 1;
+        }
         Ok(())
     }
 
@@ -276,6 +279,13 @@ impl RunState {
         });
         self.totals.calls += 1;
         self.last_call = Some(LastCall { tool: action.tool.clone(), code: result.code, error: result.error.clone() });
+        if result.code.is_transient() {
+            let ailing = self.ailing.entry(action.tool.clone()).or_default();
+            ailing.failures += 1;
+            ailing.passed_over = 0;
+        } else {
+            self.ailing.remove(&action.tool);
+        }
         if !result.is_ok() {
             self.totals.failures += 1;
             let error = result.error.clone().unwrap_or_else(|| result.code.name().to_owned());

@@ -21,6 +21,9 @@ use super::{Action, Branch, Call, Draft, Move, RunState};
 /// The wait before an item that was set aside is tried again, when its target named none.
 const DEFER_WAIT: Duration = Duration::from_secs(5);
 
+/// A tool that is passed over is tried again once in so many calls.
+const ANOTHER_CHANCE: u32 = 5;
+
 /// The longest wait for an item that was set aside. A target that asks for more is asked again after this time.
 const LONGEST_DEFER: Duration = Duration::from_secs(3600);
 
@@ -51,6 +54,9 @@ impl RunState {
         }
         if let Some(tool) = &entry.call {
             let moved = Branch { entry: position, ..branch.clone() };
+            if let Some(first) = entry.or_else.first().filter(|_| self.is_downgraded(view, tool)) {
+                return self.decide_call(view, id, &moved, entry, 1, &first.call, &first.with, &locals);
+            }
             return self.decide_call(view, id, &moved, entry, 0, tool, &entry.with, &locals);
         }
         if let Some(span) = entry.wait {
@@ -66,6 +72,14 @@ impl RunState {
             return Ok(one(if legal { Event::LifecycleMoved(moved) } else { Event::LifecycleRefused(moved) }));
         }
         self.decide_set(view, id, branch, position, entry, &locals)
+    }
+
+    /// Whether a tool is passed over where there is an alternative: it kept failing. Now and then it gets another chance.
+    fn is_downgraded(&self, view: &View<'_>, tool: &str) -> bool {
+        self.ailing.get(tool).is_some_and(|ailing| {
+            ailing.failures >= view.task.limits.replan_after.max(1)
+                && ailing.passed_over % ANOTHER_CHANCE != ANOTHER_CHANCE - 1
+        })
     }
 
     /// The next entry whose `when` holds.
@@ -127,6 +141,8 @@ impl RunState {
             business_key,
             arguments: Payload::stow(arguments, &mut blobs),
             save,
+            // The first alternative without a failure before it stands in for a tool that kept failing.
+            instead_of: (alternative == 1 && branch.failure.is_none()).then(|| entry.call.clone()).flatten(),
         };
         let action = decided.id;
         let mut drafts = vec![Draft { event: Event::ActionDecided(decided), blobs }];

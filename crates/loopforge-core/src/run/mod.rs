@@ -72,6 +72,9 @@ pub struct RunState {
     /// Calls per tool that were not refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls: BTreeMap<String, u32>,
+    /// Tools whose last calls all failed in a passing way.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ailing: BTreeMap<String, Ailing>,
     /// The last record that notices were sent about.
     #[serde(default)]
     pub told: Seq,
@@ -125,6 +128,15 @@ pub struct Totals {
     pub failures_in_row: u32,
     /// Steps in a row without a useful observation.
     pub fruitless_in_row: u32,
+}
+
+/// A tool that keeps failing in a passing way (R55).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Ailing {
+    /// Calls in a row that failed for good.
+    pub failures: u32,
+    /// Calls that its alternatives took over since.
+    pub passed_over: u32,
 }
 
 /// Limits that a person raised above the task's.
@@ -423,6 +435,7 @@ impl RunState {
             last_step: StepNo(0),
             totals: Totals::default(),
             calls: BTreeMap::new(),
+            ailing: BTreeMap::new(),
             told: Seq(0),
             window: Window::default(),
             lifecycle: task.states.as_ref().map(|states| states.initial.clone()),

@@ -108,6 +108,7 @@ pub fn action_decided(step: u64, arguments: Payload) -> Event {
         arguments,
         business_key: None,
         save: None,
+        instead_of: None,
     })
 }
 
