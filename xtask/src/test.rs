@@ -1,0 +1,86 @@
+//! `cargo xtask test`: all tests.
+
+use std::ffi::OsString;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::shell;
+
+/// Process tools are sandboxed with Landlock, which came with this kernel; their tests need it.
+const KERNEL: (u32, u32) = (5, 13);
+
+/// What `cargo xtask test` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Test {
+    /// Only tests whose names contain one of these; doc tests are left out then
+    filter: Vec<OsString>,
+}
+
+impl Test {
+    /// All of them.
+    pub(crate) const fn all() -> Self {
+        Self { filter: Vec::new() }
+    }
+
+    /// Runs the tests. Fails when one fails, and at once when something is missing that they need: none is skipped.
+    pub(crate) fn run(&self) -> Result<()> {
+        needs()?;
+        let nextest = shell::cargo_version("nextest");
+        let mut tests = shell::cargo()?;
+        match &nextest {
+            Some(_) => tests.args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(&self.filter),
+            None => {
+                eprintln!("xtask: cargo-nextest isn't installed, `cargo test` does as well");
+                if self.filter.len() > 1 {
+                    bail!("`cargo test` takes one filter; install cargo-nextest to give several");
+                }
+                tests.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]).args(&self.filter)
+            }
+        };
+        let ran = shell::run(&mut tests);
+        if !self.filter.is_empty() {
+            return ran;
+        }
+        // Also after a failure: who mends one thing wants to know of the other.
+        let documented = shell::run(shell::cargo()?.args(["test", "--workspace", "--doc", "--no-fail-fast"]));
+        ran.and(documented)
+    }
+}
+
+/// Says what the tests need and what is there.
+fn needs() -> Result<()> {
+    let mut missing = Vec::new();
+    let mut look = |what: &str, found: Option<String>, remedy: &str| match found {
+        Some(found) => eprintln!("xtask: the tests need {what}: {found}"),
+        None => missing.push(format!("{what} ({remedy})")),
+    };
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    look("a C compiler", shell::version(&compiler, &["--version"]), "install gcc or clang, or set CC");
+    look("Python 3", shell::version("python3", &["--version"]), "install python3: tests start scripts as tools");
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned());
+    let (major, minor) = KERNEL;
+    look(
+        &format!("Linux {major}.{minor} or newer"),
+        release.filter(|release| kernel(release).is_some_and(|version| version >= KERNEL)),
+        "processes are sandboxed with Landlock",
+    );
+    if missing.is_empty() { Ok(()) } else { bail!("the tests can't run without {}", missing.join(", ")) }
+}
+
+fn kernel(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kernel;
+
+    #[test]
+    fn reads_the_versions_of_kernels() {
+        assert_eq!(kernel("6.1.0-13-amd64"), Some((6, 1)));
+        assert_eq!(kernel("5.15.133.1-microsoft-standard-WSL2"), Some((5, 15)));
+        assert_eq!(kernel("something"), None);
+    }
+}
