@@ -14,8 +14,8 @@ use crate::{EffectState, StoreError};
 pub(crate) enum EffectNews {
     /// A call was started.
     Started { tool: String, token: StepToken, business_key: Option<String>, attempt: u32 },
-    /// A call of the action ended. Says nothing when the action has no effect row: then it is a read. `unknown`: the outcome doesn't say
-    /// whether it happened.
+    /// A call of the action ended. Says nothing when the action has no effect row: then it is a read. `unknown`: the
+    /// outcome doesn't say whether it happened.
     Finished { code: Code, unknown: bool },
     /// It can't be said whether it happened.
     Unknown,

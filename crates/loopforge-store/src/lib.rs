@@ -1,10 +1,11 @@
 //! Where the archive lives.
 //!
-//! [`Store`] speaks of runs, records and leases, not of tables. Each method is one transaction that means something. What a
-//! method promises stands in its docs, and [`conformance`] has a function for each clause, run for every backend.
+//! [`Store`] speaks of runs, records and leases, not of tables. Each method is one transaction that means something.
+//! What a method promises stands in its docs, and [`conformance`] has a function for each clause, run for every
+//! backend.
 //!
-//! Two backends: [`memory::MemoryStore`] for simulation, [`sqlite::SqliteStore`] for one machine. [`testing`] has what tests
-//! of stores, and of what stands on them, need: a clock to be moved by hand, and a store that fails on demand.
+//! Two backends: [`memory::MemoryStore`] for simulation, [`sqlite::SqliteStore`] for one machine. [`testing`] has what
+//! tests of stores, and of what stands on them, need: a clock to be moved by hand, and a store that fails on demand.
 
 pub mod conformance;
 pub mod memory;
@@ -27,21 +28,21 @@ use loopforge_core::payload::{Blob, BlobRef, Payload};
 use loopforge_core::record::{ActionId, Outcome, Record, RunStatus};
 use loopforge_core::time::Timestamp;
 
-/// The truth about runs. All methods are safe to call from many tasks at once, and a future that is dropped half-way leaves
-/// either all or nothing of its call.
+/// The truth about runs. All methods are safe to call from many tasks at once, and a future that is dropped half-way
+/// leaves either all or nothing of its call.
 ///
 /// The tables (`state`, `effect`) are made from the records of an append, in the same transaction, so archive and state
 /// can't disagree.
 ///
-/// State: `StateSaved` writes a version of a state value at the record's `seq`; nothing is ever overwritten. A version without a
-/// member replaces the key as a whole, members included; a version with a member that comes after a single value
-/// replaces that value and begins a new map.
+/// State: `StateSaved` writes a version of a state value at the record's `seq`; nothing is ever overwritten. A version
+/// without a member replaces the key as a whole, members included; a version with a member that comes after a single
+/// value replaces that value and begins a new map.
 ///
-/// Effects: `ActionStarted` makes an effect row (state `started`); `ActionUnknown` makes it `unknown`; `ActionFinished` of an
-/// action with an effect row makes it `confirmed` (code success), `failed` (the target's word), or `unknown`
-/// (by [`loopforge_core::tool::Code::leaves_effect_unknown`]); `ActionNotHappened` makes it `not_happened`. `confirmed` is
-/// final: what comes after it changes nothing. An effect that is started, unknown or confirmed holds its business key. One that comes
-/// to be so late (an answer after another action had taken the free key) holds none.
+/// Effects: `ActionStarted` makes an effect row (state `started`); `ActionUnknown` makes it `unknown`; `ActionFinished`
+/// of an action with an effect row makes it `confirmed` (code success), `failed` (the target's word), or `unknown`
+/// (by [`loopforge_core::tool::Code::leaves_effect_unknown`]); `ActionNotHappened` makes it `not_happened`. `confirmed`
+/// is final: what comes after it changes nothing. An effect that is started, unknown or confirmed holds its business
+/// key. One that comes to be so late (an answer after another action had taken the free key) holds none.
 #[async_trait]
 pub trait Store: Send + Sync + fmt::Debug {
     /// Stores a run with its task, its first records and its blobs, and gives its lease to `worker`. One hard commit.
@@ -54,8 +55,8 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Makes `worker` the owner of a run, with a new epoch and a lease id drawn at random. One hard commit.
     ///
-    /// While a lease is live, only the worker of the same `worker.id` gets a new one; then the old lease is void. A lease that
-    /// has run out or was given up is there for anybody.
+    /// While a lease is live, only the worker of the same `worker.id` gets a new one; then the old lease is void. A
+    /// lease that has run out or was given up is there for anybody.
     ///
     /// # Errors
     /// [`StoreError::Held`] when another worker's lease is live; it says whose and until when. [`StoreError::NoRun`].
@@ -70,32 +71,35 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Gives a lease up. Giving up one that is void changes nothing and is no error.
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError>;
 
-    /// Voids the lease that the worker with this id has on a run, before it lapses. For a worker that is known to be dead: one that
-    /// lives is fenced off, as by any newer claim. Changes nothing when it has none.
+    /// Voids the lease that the worker with this id has on a run, before it lapses. For a worker that is known to be
+    /// dead: one that lives is fenced off, as by any newer claim. Changes nothing when it has none.
     async fn void_lease(&self, run: RunId, worker_id: &str) -> Result<(), StoreError>;
 
     /// Appends records, with their blobs and what follows from them for state and effects. One transaction, or nothing.
     ///
-    /// After `Ok(Written)` or `Ok(AlreadyMine)` the records survive a crash of the process; with [`Durability::Hard`] also
-    /// the loss of power, together with everything that was appended to this store before. The lease is extended by the way, as
-    /// [`Store::renew_lease`] does.
+    /// After `Ok(Written)` or `Ok(AlreadyMine)` the records survive a crash of the process; with [`Durability::Hard`]
+    /// also the loss of power, together with everything that was appended to this store before. The lease is extended
+    /// by the way, as [`Store::renew_lease`] does.
     ///
-    /// The records' `seq` must follow `expected_head` without a gap. When the head is not `expected_head`, or the lease is not the newest,
-    /// nothing is written: if the records at these places have the ids of `append.records`, an earlier
-    /// try succeeded and its acknowledgement was lost (`AlreadyMine`), else the writer is fenced off (`Fenced`).
+    /// The records' `seq` must follow `expected_head` without a gap. When the head is not `expected_head`, or the lease
+    /// is not the newest, nothing is written: if the records at these places have the ids of `append.records`, an
+    /// earlier try succeeded and its acknowledgement was lost (`AlreadyMine`), else the writer is fenced off
+    /// (`Fenced`).
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`]: safe to try again. [`StoreError::Full`], [`StoreError::ReadOnly`], [`StoreError::Corrupt`]:
-    /// nothing of this append was written. [`StoreError::Duplicate`]: a step token or business key of an `ActionStarted` is
-    /// in use by another action, or its own effect is confirmed; nothing was written. [`StoreError::Invalid`]: no records, a gap in their
-    /// `seq`, a blob that is neither here nor stored, or another token for the same action; nothing was written. [`StoreError::NoRun`].
+    /// [`StoreError::Unavailable`]: safe to try again. [`StoreError::Full`], [`StoreError::ReadOnly`],
+    /// [`StoreError::Corrupt`]: nothing of this append was written. [`StoreError::Duplicate`]: a step token or business
+    /// key of an `ActionStarted` is in use by another action, or its own effect is confirmed; nothing was written.
+    /// [`StoreError::Invalid`]: no records, a gap in their `seq`, a blob that is neither here nor stored, or another
+    /// token for the same action; nothing was written. [`StoreError::NoRun`].
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError>;
 
-    /// Keeps a checkpoint. It is never the only copy of anything; older ones of the run may be dropped (at least two are kept).
-    /// One with the same `seq` is replaced. A soft commit.
+    /// Keeps a checkpoint. It is never the only copy of anything; older ones of the run may be dropped (at least two
+    /// are kept). One with the same `seq` is replaced. A soft commit.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`], or [`StoreError::Invalid`] when it is of a record that isn't there; nothing was written.
+    /// [`StoreError::LeaseLost`], or [`StoreError::Invalid`] when it is of a record that isn't there; nothing was
+    /// written.
     async fn save_checkpoint(&self, lease: &Lease, checkpoint: StoredCheckpoint) -> Result<(), StoreError>;
 
     /// The newest checkpoint whose bytes have the hash that was stored with them; damaged ones are passed over.

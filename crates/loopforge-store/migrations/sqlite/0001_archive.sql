@@ -1,7 +1,7 @@
 -- The archive of runs.
 --
--- Times are microseconds since 1970-01-01, UTC. Ids are the 16 bytes of a UUID; their text forms (`run_...`) stand in the
--- views. Hashes are BLAKE3, 32 bytes. For statistics of your own use the views at the end: they stay as they are,
+-- Times are microseconds since 1970-01-01, UTC. Ids are the 16 bytes of a UUID; their text forms (`run_...`) stand in
+-- the views. Hashes are BLAKE3, 32 bytes. For statistics of your own use the views at the end: they stay as they are,
 -- while tables may change.
 
 -- The changes that were made to this database, each with the hash of its file: one that differs is refused.
@@ -35,8 +35,8 @@ create table run (
     created_at integer not null,
     updated_at integer not null,
     wake_at integer,
-    -- The lease: both numbers stand in every append. The id is drawn by the claimer, since an epoch can be issued twice. It is
-    -- null when the lease was given up.
+    -- The lease: both numbers stand in every append. The id is drawn by the claimer, since an epoch can be issued
+    -- twice. It is null when the lease was given up.
     lease_epoch integer not null default 0,
     lease_id blob check (length(lease_id) = 16),
     lease_until integer,
@@ -63,8 +63,8 @@ insert into kind (number, name) values
 
 -- The records. Only ever added to.
 --
--- `place` grows by one with each row, whichever run it is of: so rows fill pages to the brim, which rows in the order of
--- (run, seq) don't while several runs grow at once.
+-- `place` grows by one with each row, whichever run it is of: so rows fill pages to the brim, which rows in the order
+-- of (run, seq) don't while several runs grow at once.
 create table record (
     place integer primary key,
     run integer not null,
@@ -86,8 +86,8 @@ create table record (
     took_us integer,
     -- An error, or a reason.
     note text,
-    -- 4 bytes: the first of the BLAKE3 of all that the row says but for `run`. 1 byte: how the rest is written. 0: JSON; 1: zstd with the
-    -- dictionary of number 1, without zstd's 4 magic bytes.
+    -- 4 bytes: the first of the BLAKE3 of all that the row says but for `run`. 1 byte: how the rest is written. 0:
+    -- JSON; 1: zstd with the dictionary of number 1, without zstd's 4 magic bytes.
     body blob not null
 ) strict;
 
@@ -112,7 +112,8 @@ create table effect (
     -- The idempotency key: 16 bytes where it is 32 hexadecimal digits, else text.
     token any not null,
     business_key text,
-    -- Whether it holds its business key. Not by `state` alone: an answer can come after another action took the free key.
+    -- Whether it holds its business key. Not by `state` alone: an answer can come after another action took the free
+    -- key.
     holds_key integer not null check (holds_key in (0, 1)),
     state text not null check (state in ('started', 'confirmed', 'failed', 'unknown', 'not_happened')),
     attempts integer not null,

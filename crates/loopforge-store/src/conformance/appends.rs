@@ -207,7 +207,8 @@ pub async fn blobs(store: &dyn Store) {
     }
 }
 
-/// Records come out as they went in, whatever texts and numbers they hold. A NUL in a text survives as well, where one got that far.
+/// Records come out as they went in, whatever texts and numbers they hold. A NUL in a text survives as well, where one
+/// got that far.
 pub async fn odd_values(store: &dyn Store) {
     let mut lease = run(store).await;
     let texts = [

@@ -67,7 +67,8 @@ pub async fn life(store: &dyn Store) {
     }
 }
 
-/// What is confirmed stays so, with its first outcome, and can't be started again. An outcome that left it open gives way.
+/// What is confirmed stays so, with its first outcome, and can't be started again. An outcome that left it open gives
+/// way.
 pub async fn confirmed(store: &dyn Store) {
     let mut lease = run(store).await;
     let started = samples::action_started(lease.run, 1, None);

@@ -91,7 +91,21 @@ pub async fn released(store: &dyn Store) {
     assert_eq!(new.epoch, lease.epoch + 1);
 }
 
-/// The newest checkpoint is loaded, one of the same record is replaced, and one of a record that isn't there is refused.
+/// The lease of a worker that is known to be dead can be voided; that of another worker is untouched by it.
+pub async fn voided(store: &dyn Store) {
+    let lease = run(store).await;
+    store.void_lease(lease.run, &samples::worker("b").id).await.expect("another's changes nothing");
+    assert_eq!(store.renew_lease(&lease, lease.ttl).await.map(|_| ()), Ok(()));
+    store.void_lease(lease.run, &samples::worker("a").id).await.expect("it is voided");
+    store.void_lease(lease.run, &samples::worker("a").id).await.expect("twice is no error");
+    let append = samples::append(&lease, vec![samples::step_started(1)]);
+    assert_eq!(store.append(&lease, append).await, Ok(Appended::Fenced));
+    let new = store.claim_run(lease.run, &samples::worker("b")).await.expect("it is free");
+    assert_eq!(new.epoch, lease.epoch + 1);
+}
+
+/// The newest checkpoint is loaded, one of the same record is replaced, and one of a record that isn't there is
+/// refused.
 pub async fn checkpoints(store: &dyn Store) {
     let mut lease = run(store).await;
     assert_eq!(store.load_checkpoint(lease.run).await, Ok(None));

@@ -21,8 +21,8 @@ fn members<const N: usize>(values: [(&str, i32); N]) -> StateValue {
     StateValue::Members(values.collect())
 }
 
-/// Each version is kept, and the state of any record can be had again. A single value replaces the members of its key; a member
-/// replaces a single value.
+/// Each version is kept, and the state of any record can be had again. A single value replaces the members of its key;
+/// a member replaces a single value.
 pub async fn versions(store: &dyn Store) {
     let mut lease = run(store).await;
     let saves = [

@@ -1,7 +1,7 @@
 //! A store that keeps everything in memory, for simulation and tests.
 //!
-//! It does what [`crate::Store`] says, as a store on disk does it, but for one thing: with the process everything is gone. So
-//! [`Durability`](crate::Durability) makes no difference here.
+//! It does what [`crate::Store`] says, as a store on disk does it, but for one thing: with the process everything is
+//! gone. So [`Durability`](crate::Durability) makes no difference here.
 
 pub(crate) mod effects;
 

@@ -1,6 +1,7 @@
 //! Adding to a run's archive.
 //!
-//! What costs time (JSON, compression, hashes) is done by the caller in [`Batch::new`]; the writing thread only binds and steps.
+//! What costs time (JSON, compression, hashes) is done by the caller in [`Batch::new`]; the writing thread only binds
+//! and steps.
 
 use loopforge_core::id::{ActionNo, ContentHash, Seq, StepNo, StepToken};
 use loopforge_core::payload::Blob;
@@ -192,8 +193,8 @@ fn append_inside(connection: &Connection, head: &Head, batch: &Batch, now: Times
             return Ok(Appended::Fenced);
         }
         if head.hard {
-            // The earlier try may have failed at the flush: then the records are in the log and not yet safe. A commit flushes
-            // only when it writes, so it writes something.
+            // The earlier try may have failed at the flush: then the records are in the log and not yet safe. A commit
+            // flushes only when it writes, so it writes something.
             connection.prepare_cached("update run set updated_at = updated_at where key = ?1")?.execute([key])?;
         }
         return Ok(Appended::AlreadyMine);
@@ -308,7 +309,8 @@ impl EffectRow {
     fn turn(&self, connection: &Connection, run: i64) -> Result<(), Failed> {
         let state = self.news.state();
         let outcome = matches!(self.news, EffectNews::Finished { .. }).then_some(self.seq);
-        // An outcome of an effect that is unknown, or was when it was found not to have happened, gives way to a later one.
+        // An outcome of an effect that is unknown, or was when it was found not to have happened, gives way to a later
+        // one.
         connection
             .prepare_cached(
                 "update effect set \

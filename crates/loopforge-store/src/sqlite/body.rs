@@ -17,7 +17,8 @@ use crate::StoreError;
 /// The columns of `record` that [`read`] takes, in its order.
 pub(crate) const COLUMNS: &str = "seq, id, at, format, kind, name, item, word, took_us, note, body";
 
-/// Text as it stands in typical records. Records are small, so they shrink only when what they share is known beforehand.
+/// Text as it stands in typical records. Records are small, so they shrink only when what they share is known
+/// beforehand.
 ///
 /// It belongs to the format of the database: rows written with it need it for ever. A better one gets the next number.
 const DICTIONARY_1: &[u8] = include_bytes!("dictionary_1.zdict");
@@ -203,7 +204,8 @@ fn place(event: &Event) -> (Option<i64>, Option<i64>) {
     (event.step().map(|step| signed(step.0)), action.map(|action| i64::from(action.0)))
 }
 
-/// Fills the columns. Free text moves out of the event, and [`put_columns`] moves it back; words and numbers are only copied.
+/// Fills the columns. Free text moves out of the event, and [`put_columns`] moves it back; words and numbers are only
+/// copied.
 fn take_columns(event: &mut Event) -> Columns {
     use std::mem::take;
     let mut columns = Columns::default();
@@ -276,7 +278,8 @@ fn route(route: loopforge_core::record::Route) -> Option<String> {
     serde_json::to_value(route).ok()?.get("to")?.as_str().map(str::to_owned)
 }
 
-/// The first bytes of a hash over all that a row says. Lengths stand between the parts, so that none can pass for another.
+/// The first bytes of a hash over all that a row says. Lengths stand between the parts, so that none can pass for
+/// another.
 fn check(seq: i64, id: &[u8; 16], at: i64, format: u16, columns: &Columns, text: &[u8]) -> [u8; CHECK_BYTES] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&seq.to_le_bytes());

@@ -61,7 +61,8 @@ fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn read(hash: &[u8], size: i64, compressed: bool, stored: Vec<u8>) -> Result<Vec<u8>, &'static str> {
     let bytes = if compressed {
         let size = usize::try_from(size).map_err(|_| "has a wrong size")?;
-        // A damaged size must not make us reserve all memory: nothing shrinks to less than a thousandth of its size and a bit.
+        // A damaged size must not make us reserve all memory: nothing shrinks to less than a thousandth of its size and
+        // a bit.
         let possible = stored.len().saturating_mul(1 << 15).max(1 << 16);
         if size > possible {
             return Err("has a wrong size");

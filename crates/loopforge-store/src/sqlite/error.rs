@@ -86,7 +86,8 @@ fn room(path: &Path) -> Option<u64> {
     Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// Whether file and folder may be written to, as far as can be told without trying. A missing file or folder counts as writable.
+/// Whether file and folder may be written to, as far as can be told without trying. A missing file or folder counts as
+/// writable.
 pub(crate) fn writable(path: &Path) -> bool {
     use rustix::fs::{Access, access};
     use rustix::io::Errno;

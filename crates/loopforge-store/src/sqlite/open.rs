@@ -17,7 +17,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x4c46_7267;
 /// connections. Source: <https://www.sqlite.org/wal.html>, "The WAL-Reset Bug".
 pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// Bytes in a page; see the note on sizes in [`super`].
+/// Bytes in a page; the module's docs say why.
 const PAGE_SIZE: u32 = 4096;
 
 /// The changes to an empty database that make it what this program expects, oldest first. Never edited once released.
@@ -106,8 +106,8 @@ pub(crate) fn open_to_read(path: &Path, options: &Options) -> Result<Connection,
     });
     match usual {
         Ok(connection) => Ok(connection),
-        // SQLite wants to make a log's index beside the file, and can't. If no log is left over, the file alone is the whole
-        // database, and as nobody can write to it, it doesn't change either.
+        // SQLite wants to make a log's index beside the file, and can't. If no log is left over, the file alone is the
+        // whole database, and as nobody can write to it, it doesn't change either.
         Err(error) if path.is_file() && !super::error::writable(path) && !has_log(path) => {
             open_immutable(path).map_err(|_| store_error(&error, path))
         }

@@ -3,8 +3,8 @@
 //! It takes whatever operations are waiting, runs them in one transaction, and answers each after the commit: with many
 //! runs at work one flush of the disk serves many appends, and with one run nothing waits for company.
 //!
-//! It also keeps the write-ahead log short. SQLite would do that within a commit; here it happens after the answers, so that no
-//! append waits for it.
+//! It also keeps the write-ahead log short. SQLite would do that within a commit; here it happens after the answers, so
+//! that no append waits for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,7 +36,8 @@ const WAL_LARGE_PAGES: u32 = 16_000;
 /// How long readers are waited for then.
 const WAL_PATIENCE: Duration = Duration::from_millis(100);
 
-/// A handle on the writing thread. When the last one is dropped, the thread finishes what is waiting and closes the database.
+/// A handle on the writing thread. When the last one is dropped, the thread finishes what is waiting and closes the
+/// database.
 #[derive(Debug)]
 pub(crate) struct Writer {
     queue: Option<mpsc::Sender<Box<dyn Work>>>,
@@ -63,7 +64,8 @@ impl Writer {
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Runs `operation` in a transaction and returns its answer after the commit; a `hard` one after a flush of the disk.
+    /// Runs `operation` in a transaction and returns its answer after the commit; a `hard` one after a flush of the
+    /// disk.
     ///
     /// The operation may be run more than once, each time after all that it wrote was taken back.
     pub(crate) async fn run<T: Send + 'static>(
@@ -173,8 +175,8 @@ impl State {
             return;
         };
         let error = store_error(&error, &self.path);
-        // Alone, each gets its own verdict: one that is too large for the disk must not fail the small ones with it. A lock or a
-        // read-only disk is the same for all.
+        // Alone, each gets its own verdict: one that is too large for the disk must not fail the small ones with it. A
+        // lock or a read-only disk is the same for all.
         let for_all = matches!(error, StoreError::Unavailable(_) | StoreError::ReadOnly(_));
         if batch.len() == 1 || for_all {
             batch.into_iter().for_each(|work| work.answer(Err(error.clone())));
@@ -217,7 +219,8 @@ impl State {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
         let Some(connection) = &self.connection else { return };
         let clean = connection.is_autocommit() || connection.execute_batch("rollback").is_ok();
-        // After an I/O error SQLite's own view of the file is in doubt, and a disk that came back may want a new handle.
+        // After an I/O error SQLite's own view of the file is in doubt, and a disk that came back may want a new
+        // handle.
         let harmless = matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull));
         if !clean || !harmless {
             self.connection = None;
@@ -252,7 +255,8 @@ impl State {
         let Some(connection) = &self.connection else { return };
         let large = pages >= WAL_LARGE_PAGES;
         let result = checkpoint(connection, large, self.options.busy_timeout);
-        // While a reader needs the log, it can't begin at its front, and trying after each commit would cost a flush each.
+        // While a reader needs the log, it can't begin at its front, and trying after each commit would cost a flush
+        // each.
         self.wal_next_try = pages + WAL_IDLE_PAGES;
         if large && !matches!(result, Ok(true)) {
             tracing::warn!(
@@ -265,7 +269,8 @@ impl State {
     }
 }
 
-/// Writes the log back to the database; says whether all of it was. `insist`: waits for readers a little, and cuts the file off.
+/// Writes the log back to the database; says whether all of it was. `insist`: waits for readers a little, and cuts the
+/// file off.
 fn checkpoint(connection: &Connection, insist: bool, usual_patience: Duration) -> rusqlite::Result<bool> {
     if !insist {
         let (in_log, done) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)?;

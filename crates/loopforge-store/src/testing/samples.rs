@@ -209,8 +209,8 @@ pub fn step_evaluated(step: u64) -> Event {
     })
 }
 
-/// The records of one step with a write: 300 bytes of arguments, 2 KB of an answer that is stored as a blob. Both differ from step to step
-/// and compress about as prose does.
+/// The records of one step with a write: 300 bytes of arguments, 2 KB of an answer that is stored as a blob. Both
+/// differ from step to step and compress about as prose does.
 #[must_use]
 pub fn step(run: RunId, step: u64) -> (Vec<Event>, Vec<Blob>) {
     let mut blobs = Vec::new();

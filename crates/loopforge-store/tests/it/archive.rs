@@ -1,8 +1,9 @@
 //! Archives of earlier versions stay readable, whatever becomes of this one.
 //!
-//! The files in `tests/archives/` are never edited; a new format gets a folder of its own. `records.jsonl` has the records as they are
-//! exported, `rows.sql` the same as rows of a database. A kind that is unknown is an error by name. A field that is
-//! unknown is passed over: within a format fields are only added, with a default, so what was written before still means the same.
+//! The files in `tests/archives/` are never edited; a new format gets a folder of its own. `records.jsonl` has the
+//! records as they are exported, `rows.sql` the same as rows of a database. A kind that is unknown is an error by name.
+//! A field that is unknown is passed over: within a format fields are only added, with a default, so what was written
+//! before still means the same.
 
 use std::path::PathBuf;
 

@@ -67,6 +67,7 @@ contract! {
     lease_taken_over |backend| leases::taken_over(&*backend.store, &backend.clock);
     lease_renewed |backend| leases::renewed(&*backend.store, &backend.clock);
     lease_released |backend| leases::released(&*backend.store);
+    lease_voided |backend| leases::voided(&*backend.store);
     checkpoints |backend| leases::checkpoints(&*backend.store);
     effect_life |backend| effects::life(&*backend.store);
     effect_confirmed |backend| effects::confirmed(&*backend.store);

@@ -21,7 +21,8 @@ fn worker(name: &str, ttl: Duration) -> Worker {
     Worker { id: name.to_owned(), label: name.to_owned(), lease_ttl: ttl }
 }
 
-/// Another process that works on the store at `path`. It does a step for each line that it reads, and answers each with a line.
+/// Another process that works on the store at `path`. It does a step for each line that it reads, and answers each with
+/// a line.
 struct Other(Child, BufReader<std::process::ChildStdout>);
 
 impl Other {
