@@ -34,7 +34,7 @@ pub fn line(text: &str, width: usize) -> String {
     cut
 }
 
-/// As [`line`], but the column at the front stays: `verb` is padded to `column` characters.
+/// As [`line()`], but the column at the front stays: `verb` is padded to `column` characters.
 #[must_use]
 pub fn entry(verb: &str, column: usize, text: &str, width: usize) -> String {
     format!("{verb:<column$} {}", line(text, width.saturating_sub(column + 1)))
