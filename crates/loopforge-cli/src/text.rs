@@ -1,5 +1,8 @@
 //! Text for terminals. What tools brought is data: it may not move the cursor or clear the screen.
 
+#[cfg(test)]
+mod tests;
+
 /// Replaces control characters, so that a terminal shows the text and obeys nothing in it. Line breaks and tabs stay.
 #[must_use]
 pub fn safe(text: &str) -> String {

@@ -22,9 +22,9 @@ const PAGE: usize = 1000;
 pub enum Place {
     /// A record.
     Record(Box<Record>),
-    /// A record, or several in a row from `seq` on, that can't be read.
+    /// A record that can't be read.
     Unreadable {
-        /// The first of them.
+        /// Its place.
         seq: Seq,
         /// What is wrong.
         problem: String,
@@ -81,23 +81,10 @@ impl<'a> Archive<'a> {
             }
             Err(error) => return Err(error.into()),
         };
-        let mut places = Vec::with_capacity(records.len());
-        let gap = |after: Seq, before: Seq, places: &mut Vec<Place>| {
-            if after.next() < before {
-                let problem = format!("the records {} to {} are missing", after.next(), before.0 - 1);
-                places.push(Place::Unreadable { seq: after.next(), problem });
-            }
-        };
-        if records.is_empty() {
-            gap(self.after, self.head.next(), &mut places);
-            self.after = self.head;
-        }
-        for record in records {
-            gap(self.after, record.seq, &mut places);
-            self.after = record.seq;
-            places.push(Place::Record(Box::new(record)));
-        }
-        Ok(Some(places))
+        // The store tells of records that are missing, so none is the end.
+        let Some(last) = records.last() else { return Ok(None) };
+        self.after = last.seq;
+        Ok(Some(records.into_iter().map(|record| Place::Record(Box::new(record))).collect()))
     }
 }
 
@@ -195,18 +182,27 @@ impl View {
 }
 
 impl Open {
-    /// The command that answers it.
+    /// The commands that answer it.
     #[must_use]
-    pub fn command(&self, run: &str) -> String {
-        let answers = match self.about {
-            About::UnknownEffect => "--happened | --not | --abort",
-            About::Failure => "--continue | --skip | --abort",
-            About::Limit | About::Loop => "--continue | --abort",
-        };
-        match self.step {
-            Some(step) => format!("loopforge resolve {run} {step} {answers}"),
-            None => format!("loopforge resolve {run} {answers}"),
-        }
+    pub fn answers(&self, run: &str) -> Vec<String> {
+        let step = self.step.map(|step| format!(" {step}")).unwrap_or_default();
+        answers(self.about).iter().map(|answer| format!("loopforge resolve {run}{step} {answer}")).collect()
+    }
+
+    /// Lines that say how to answer, to stand under the question.
+    #[must_use]
+    pub fn advice(&self, run: &str) -> String {
+        format!("  answer with: {}", self.answers(run).join("\n           or: "))
+    }
+}
+
+/// What can be answered to a question.
+#[must_use]
+pub const fn answers(about: About) -> &'static [&'static str] {
+    match about {
+        About::UnknownEffect => &["--happened", "--not", "--abort"],
+        About::Failure => &["--continue", "--skip", "--abort"],
+        About::Limit | About::Loop => &["--continue", "--abort"],
     }
 }
 

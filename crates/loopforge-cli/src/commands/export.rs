@@ -1,7 +1,7 @@
 //! `loopforge export RUN`
 //!
 //! JSON Lines, each an object with one name: `header` first, then a `record` for each record, a `blob` for each large value,
-//! `end` last. `docs/reference/export.md` describes them.
+//! `end` last. `docs/reference/cli.md` describes them.
 
 use std::collections::BTreeMap;
 use std::io::Write;

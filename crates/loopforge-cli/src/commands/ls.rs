@@ -78,7 +78,7 @@ pub fn document(view: &View) -> Value {
         .questions()
         .iter()
         .map(|open| {
-            json!({ "step": open.step, "about": open.about, "question": open.text, "answer": open.command(&id.to_string()) })
+            json!({ "step": open.step, "about": open.about, "question": open.text, "answers": open.answers(&id.to_string()) })
         })
         .collect();
     json!({

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use loopforge::{Report, Watcher};
-use loopforge_core::record::{About, Event, OutcomeSource, Record, Route, RunOutcome, RunStatus};
+use loopforge_core::record::{Event, OutcomeSource, Record, Route, RunOutcome, RunStatus};
 use loopforge_core::run::SubgoalStatus;
 use loopforge_core::task::Task;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::{Exit, resume_hint};
-use crate::text::entry;
+use crate::text::{entry, safe};
+use crate::view::Open;
 
 /// Shows records as they are archived: JSON Lines, a bar on a terminal, or plain lines elsewhere.
 #[derive(Clone)]
@@ -211,16 +212,9 @@ pub(crate) fn conclude(context: &Context, report: &Report) -> Exit {
     }
     let id = report.run;
     for question in &report.questions {
-        eprintln!("waits for a person: {}", question.text);
-        let answers = match question.about {
-            About::UnknownEffect => "--happened | --not | --abort",
-            About::Failure => "--continue | --skip | --abort",
-            About::Limit | About::Loop => "--continue | --abort",
-        };
-        match question.step {
-            Some(step) => eprintln!("  answer with: loopforge resolve {id} {step} {answers}"),
-            None => eprintln!("  answer with: loopforge resolve {id} {answers}"),
-        }
+        let open = Open { step: question.step, about: question.about, text: question.text.clone() };
+        eprintln!("waits for a person: {}", safe(&open.text));
+        eprintln!("{}", open.advice(&id.to_string()));
     }
     match exit {
         Exit::Limit => {

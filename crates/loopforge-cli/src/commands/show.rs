@@ -53,7 +53,7 @@ impl Show {
             head(&mut out, &view)?;
             if let (Some(task), Some(state)) = (&view.task, &view.state) {
                 for progress in &state.subgoals {
-                    subgoal(&mut out, task, progress)?;
+                    subgoal(&mut out, task, state, progress)?;
                     for given_up in progress.given_up.iter().take(self.limit) {
                         let item = line(&item(store.as_ref(), given_up).await?, 60);
                         let reason = line(&given_up.reason, 100);
@@ -94,11 +94,13 @@ fn head(out: &mut Output, view: &View) -> Result<(), CliError> {
     Ok(())
 }
 
-fn subgoal(out: &mut Output, task: &Task, progress: &Progress) -> Result<(), CliError> {
-    let entries = task.subgoals.iter().find(|subgoal| subgoal.id == progress.id).map_or(0, |one| one.steps.len());
+fn subgoal(out: &mut Output, task: &Task, state: &RunState, progress: &Progress) -> Result<(), CliError> {
+    let at = task.subgoals.iter().position(|subgoal| subgoal.id == progress.id);
+    let entries = at.map_or(0, |at| task.subgoals[at].steps.len());
+    let entry = state.branches.values().find(|branch| Some(branch.subgoal) == at).map_or(0, |branch| branch.entry);
     let mut text = match &progress.list {
         Some(list) => format!("{} of {} items", progress.done, list.count),
-        None if progress.status == SubgoalStatus::Active => format!("{} of {entries} entries", progress.begun),
+        None if progress.status == SubgoalStatus::Active => format!("{entry} of {entries} entries"),
         None => String::new(),
     };
     let mut more = |words: String| {
@@ -175,12 +177,12 @@ fn end(out: &mut Output, ended: Option<&RunEnded>) -> Result<(), CliError> {
     let Some(ended) = ended else { return Ok(()) };
     writeln!(out, "ended     {}: {}", super::progress::outcome_name(ended.outcome), line(&ended.reason, 200))?;
     for check in &ended.checks {
-        let mark = if check.holds { "holds" } else { "fails" };
+        let mark = if check.holds { "holds     " } else { "not so    " };
         let reason = check.reason.as_ref().map(|reason| format!(" ({})", line(reason, 120))).unwrap_or_default();
-        writeln!(out, "  {mark}     {}{reason}", line(&check.rule, 120))?;
+        writeln!(out, "  {mark}  {}{reason}", line(&check.rule, 120))?;
     }
     for unverified in &ended.unverified {
-        writeln!(out, "  open      {}", line(unverified, 160))?;
+        writeln!(out, "  unverified  {}", line(unverified, 160))?;
     }
     Ok(())
 }
@@ -203,7 +205,7 @@ fn next(out: &mut Output, view: &View) -> Result<(), CliError> {
     let run = info.id.to_string();
     for open in view.questions() {
         writeln!(out, "question  {}", safe(&open.text))?;
-        writeln!(out, "  answer with: {}", open.command(&run))?;
+        writeln!(out, "{}", open.advice(&run))?;
     }
     if info.status.is_final() {
         return Ok(());

@@ -113,7 +113,7 @@ fn tell(view: &View) {
     let questions = view.questions();
     for open in &questions {
         eprintln!("waits for a person: {}", safe(&open.text));
-        eprintln!("  answer with: {}", open.command(&run.to_string()));
+        eprintln!("{}", open.advice(&run.to_string()));
     }
     if view.info.owner.is_none() && questions.is_empty() {
         eprintln!("nobody works on it ({}). Go on with: {}", view.status(), resume_hint(run));

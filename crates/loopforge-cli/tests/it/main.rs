@@ -2,6 +2,7 @@
 
 mod examples;
 mod http;
+mod look;
 mod patrol;
 mod patrols;
 mod shop;

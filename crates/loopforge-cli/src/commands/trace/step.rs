@@ -166,7 +166,11 @@ impl Shown<'_> {
                 writeln!(out, "{after:<8} evaluated")?;
                 verdict(out, &event.verdict, "  ")?;
             }
-            other => writeln!(out, "{after:<8} {} {}", other.kind(), summary(other, WIDTH))?,
+            other => {
+                // Questions are long, and here they are read to their end.
+                let kind = other.kind().replace('_', " ");
+                writeln!(out, "{after:<8} {kind} {}", summary(other, PREVIEW))?;
+            }
         }
         Ok(())
     }
