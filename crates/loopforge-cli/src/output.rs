@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
-use comfy_table::{Cell, Color, ContentArrangement, Table};
+use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Table, Width};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -96,19 +96,26 @@ impl Write for Output {
     }
 }
 
-/// A table without lines around it. It fits itself to a terminal; elsewhere each row stays on one line.
+/// A table without lines around it. On a terminal the column `long` is folded to fit the window, and no other: what stands there
+/// can be copied. Elsewhere each row stays on one line.
 #[must_use]
-pub fn table(header: &[&str]) -> Table {
+pub fn table(header: &[&str], long: &str) -> Table {
+    /// Narrower than this, nobody can read a folded text.
+    const NARROWEST: u16 = 24;
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     // Without a terminal there is no width to fit into.
-    table.set_content_arrangement(match io::stdout().is_terminal() {
-        true => ContentArrangement::Dynamic,
-        false => ContentArrangement::Disabled,
-    });
+    let fits = io::stdout().is_terminal();
+    table.set_content_arrangement(if fits { ContentArrangement::Dynamic } else { ContentArrangement::Disabled });
     table.set_header(header.iter().map(Cell::new));
-    for column in table.column_iter_mut() {
+    for (column, name) in table.column_iter_mut().zip(header) {
         column.set_padding((0, 2));
+        if fits {
+            column.set_constraint(match *name == long {
+                true => ColumnConstraint::LowerBoundary(Width::Fixed(NARROWEST)),
+                false => ColumnConstraint::ContentWidth,
+            });
+        }
     }
     table
 }

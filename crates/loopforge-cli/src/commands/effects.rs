@@ -43,7 +43,8 @@ impl Effects {
         } else if effects.is_empty() {
             eprintln!("{id} has changed nothing in the world");
         } else {
-            let mut rows = table(&["STEP", "TOOL", "STATE", "TRIES", "RESULT", "BUSINESS KEY", "TOKEN"]);
+            let mut rows =
+                table(&["STEP", "TOOL", "STATE", "TRIES", "RESULT", "BUSINESS KEY", "TOKEN"], "BUSINESS KEY");
             for effect in &effects {
                 let text = |name: &str| effect[name].as_str().map(|text| line(text, 60)).unwrap_or_default();
                 rows.add_row(vec![

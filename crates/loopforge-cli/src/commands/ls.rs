@@ -33,7 +33,7 @@ impl Ls {
         let end = view::ends(&runs);
         let mut out = Output::new();
         let mut listed = Vec::new();
-        let mut rows = table(&["RUN", "NAME", "STATUS", "STEPS", "AGE", "WAITS FOR"]);
+        let mut rows = table(&["RUN", "NAME", "STATUS", "STEPS", "AGE", "WAITS FOR"], "WAITS FOR");
         for info in runs {
             let id = info.id.to_string();
             let short = &id[id.len() - end..];

@@ -124,7 +124,7 @@ async fn list(
         eprintln!("{run} has nothing in its state");
         return Ok(());
     }
-    let mut rows = table(&["KEY", "SIZE", "VALUE"]);
+    let mut rows = table(&["KEY", "SIZE", "VALUE"], "VALUE");
     for (key, value) in &state {
         let (size, shown) = match value {
             StateValue::Single(payload) => (bytes(payload.size()), glance(payload, 80)),
@@ -209,7 +209,7 @@ impl Get {
         if versions.is_empty() {
             return Err(CliError::usage(format!("`{}` was never set", self.key)));
         }
-        let mut rows = table(&["RECORD", "TIME", "MEMBER", "VALUE"]);
+        let mut rows = table(&["RECORD", "TIME", "MEMBER", "VALUE"], "VALUE");
         for version in &versions {
             if context.json {
                 let value = opened(store, &version.value).await?;
