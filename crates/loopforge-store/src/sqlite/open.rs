@@ -106,6 +106,10 @@ pub(crate) fn open_to_read(path: &Path, options: &Options) -> Result<Connection,
     });
     match usual {
         Ok(connection) => Ok(connection),
+        // A process was killed while it made the database. What it had begun must be taken back before anything can be read.
+        Err(error) if left_half_written(&error) && super::error::writable(path) => {
+            open_after_crash(path, options).map_err(|error| store_error(&error, path))
+        }
         // SQLite wants to make a log's index beside the file, and can't. If no log is left over, the file alone is the
         // whole database, and as nobody can write to it, it doesn't change either.
         Err(error) if path.is_file() && !super::error::writable(path) && !has_log(path) => {
@@ -113,6 +117,21 @@ pub(crate) fn open_to_read(path: &Path, options: &Options) -> Result<Connection,
         }
         Err(error) => Err(store_error(&error, path)),
     }
+}
+
+fn left_half_written(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|failure| failure.extended_code == rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
+}
+
+/// Opens a database beside which a rollback journal was left. Taking it back is all that is written.
+fn open_after_crash(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(options.busy_timeout)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.query_row("select count(*) from sqlite_master", [], |_| Ok(()))?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
 }
 
 fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {

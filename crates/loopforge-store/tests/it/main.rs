@@ -5,6 +5,7 @@ mod archive;
 mod conformance;
 mod damage;
 mod failures;
+mod half_made;
 mod opening;
 mod processes;
 mod properties;
