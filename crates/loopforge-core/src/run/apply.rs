@@ -190,6 +190,7 @@ impl RunState {
         for branch in self.branches.values_mut() {
             if let Phase::Acting { actions } = &mut branch.phase {
                 for action in actions.iter_mut().filter(|action| action.state == ActionState::Started) {
+                    action.lost += 1;
                     action.state =
                         ActionState::Unknown { reason: "the process ended between the call and its answer".to_owned() };
                 }
@@ -258,6 +259,7 @@ impl RunState {
             business_key: event.business_key.clone(),
             save: event.save.clone(),
             attempts: 0,
+            lost: 0,
             state: ActionState::Decided,
         };
         branch.phase = Phase::Acting { actions: vec![action] };

@@ -338,6 +338,9 @@ pub struct Action {
     pub save: Option<SaveTarget>,
     /// Tries that were started, as far as they are archived.
     pub attempts: u32,
+    /// Of these, those whose owner was gone before they had ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lost: u32,
     /// Where it stands.
     pub state: ActionState,
 }
@@ -544,6 +547,19 @@ impl Progress {
             last: None,
         }
     }
+}
+
+impl Action {
+    /// Tries that count against the tool's limit. One that ended with its owner says nothing about the target.
+    #[must_use]
+    pub const fn tries(&self) -> u32 {
+        self.attempts.saturating_sub(self.lost)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Branch {

@@ -95,11 +95,11 @@ impl Run {
                 return self.refuse(call, refusal);
             }
         }
-        if action.attempts >= armed.contract.retry.max_attempts && action.effect == Effect::Write {
-            let tries = action.attempts;
+        if action.tries() >= armed.contract.retry.max_attempts && action.effect == Effect::Write {
+            let tries = action.tries();
             let result =
                 ToolResult::failure(Code::Unavailable, format!("it did not take effect in {tries} tries")).not_sent();
-            self.finish_action(call, tries, OutcomeSource::Call, armed, result, Duration::ZERO)?;
+            self.finish_action(call, action.attempts, OutcomeSource::Call, armed, result, Duration::ZERO)?;
             return Ok(Admission::Settled);
         }
         if action.attempts == 0
@@ -281,7 +281,8 @@ impl Run {
             let error = result.error.unwrap_or_else(|| result.code.name().to_owned());
             return self.became_unknown(call, &action, format!("{}: {error}", result.code));
         }
-        let wait = armed.contract.retry.wait_after(attempt, result.code, result.retry_after);
+        let tries = attempt.saturating_sub(action.lost);
+        let wait = armed.contract.retry.wait_after(tries, result.code, result.retry_after);
         // A write that was declared unknown can't be back to a passing failure: ask first.
         let retriable = !(write && action.state != ActionState::Started);
         if let Some(wait) = wait.filter(|_| retriable) {
@@ -359,7 +360,7 @@ impl Run {
         let Some(armed) = prepared.toolbox.get(&action.tool) else {
             return self.record(vec![unknown_effect(call.branch, &action, reason).into()]);
         };
-        if armed.contract.idempotent && action.attempts < armed.contract.retry.max_attempts {
+        if armed.contract.idempotent && action.tries() < armed.contract.retry.max_attempts {
             // The target honours the token: the same call with the same token changes nothing more.
             self.ready.push(call);
             return Ok(());
