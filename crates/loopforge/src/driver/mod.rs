@@ -34,6 +34,9 @@ use crate::prepare::Prepared;
 
 pub use report::{OpenQuestion, Report};
 
+/// How long a cancelled write is waited for when its owner leaves. Commands are killed well within it.
+const LAST_WRITES: Duration = Duration::from_secs(5);
+
 /// Sees every record once it is archived, in order.
 pub type Watcher = Box<dyn FnMut(&Record) + Send>;
 
@@ -180,8 +183,16 @@ impl Run {
         report
     }
 
-    /// Gives the lease up.
+    /// Gives the lease up, once no write of this owner is at work any more: the next one asks whether they happened.
     pub(crate) async fn leave(mut self) {
+        let deadline = tokio::time::Instant::now() + LAST_WRITES;
+        while self.in_flight.values().any(|flight| flight.write) {
+            match tokio::time::timeout_at(deadline, self.at_work.join_next()).await {
+                Ok(Some(Ok(Done::Tried(tried)))) => drop(self.in_flight.remove(&tried.call.action)),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
         self.at_work.shutdown().await;
         if let Err(error) = self.store.release_lease(self.journal.lease()).await {
             tracing::warn!(run = %self.id, "the lease could not be given up; it lapses by itself: {error}");
