@@ -21,6 +21,7 @@ use uuid::Uuid;
 use crate::driver::{Run, Watcher};
 use crate::error::EngineError;
 use crate::gateway::Registry;
+use crate::killpoint::{self, When};
 use crate::life::{self, Life};
 use crate::prepare::Prepared;
 use crate::{VERSION, clock};
@@ -163,7 +164,9 @@ impl Engine {
             blobs,
         };
         self.live();
+        killpoint::at_append(Seq(1), When::Before);
         let lease = self.store.create_run(new, &self.worker).await?;
+        killpoint::at_append(Seq(1), When::After);
         let mut run = Run::new(self, prepared, state, values, lease, workspace, start.watcher);
         run.show(&[record]);
         Ok(run)
@@ -190,11 +193,18 @@ impl Engine {
     async fn claim(&self, id: RunId) -> Result<Lease, EngineError> {
         self.live();
         match self.store.claim_run(id, &self.worker).await {
-            Err(StoreError::Held { run, worker_id, .. })
-                if self.options.lives.as_deref().is_some_and(|lives| life::is_dead(lives, &worker_id)) =>
-            {
+            Err(StoreError::Held { run, owner, worker_id, until }) => {
+                let dead = match &self.options.lives {
+                    Some(lives) => life::is_dead(lives, &worker_id).await.then_some(lives),
+                    None => None,
+                };
+                let Some(lives) = dead else {
+                    return Err(StoreError::Held { run, owner, worker_id, until }.into());
+                };
                 self.store.void_lease(run, &worker_id).await?;
-                Ok(self.store.claim_run(id, &self.worker).await?)
+                let lease = self.store.claim_run(id, &self.worker).await?;
+                life::forget(lives, &worker_id);
+                Ok(lease)
             }
             claimed => Ok(claimed?),
         }

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::clock;
 use crate::error::EngineError;
+use crate::killpoint::{self, When};
 
 /// The wait between tries to append while the store fails.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
@@ -129,6 +130,8 @@ impl Journal {
             steps: position.steps,
             durability: self.level.unwrap_or(Durability::Soft),
         };
+        let last = Seq(self.archived.0 + self.pending.len() as u64);
+        killpoint::at_append(last, When::Before);
         let started = tokio::time::Instant::now();
         let mut told: Option<tokio::time::Instant> = None;
         loop {
@@ -150,7 +153,8 @@ impl Journal {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.archived = Seq(self.archived.0 + self.pending.len() as u64);
+        killpoint::at_append(last, When::After);
+        self.archived = last;
         if self.known.len() > KNOWN_BLOBS {
             self.known.clear();
         }

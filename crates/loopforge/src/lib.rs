@@ -15,6 +15,7 @@ pub mod gateway;
 mod hooks;
 pub mod inputs;
 mod journal;
+mod killpoint;
 mod life;
 mod prepare;
 mod set_state;

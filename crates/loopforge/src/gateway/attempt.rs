@@ -12,6 +12,8 @@ use loopforge_tools::{CallContext, EffectStatus, Tool};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
+use crate::killpoint;
+
 use super::Armed;
 
 /// What a tool has beyond its own time limit to say that the limit has passed.
@@ -56,6 +58,7 @@ pub async fn run(
     idle_timeout: Duration,
     overdue: UnboundedSender<Overdue>,
 ) -> Tried {
+    let number = killpoint::before_call();
     let started = Instant::now();
     let attempt = context.attempt;
     let timeout = context.timeout;
@@ -81,6 +84,7 @@ pub async fn run(
             }
         }
     };
+    killpoint::after_call(number);
     let result = match answer {
         Some(Ok(result)) => result,
         Some(Err(_)) => ToolResult::failure(Code::Internal, "the tool panicked; its output is in the log"),
