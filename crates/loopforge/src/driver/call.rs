@@ -160,6 +160,8 @@ impl Run {
 
     /// The same effect was made before in this run: its first result is this call's, too (R41).
     async fn first_result(&mut self, call: Call, action: &Action, key: &str) -> Result<Option<Admission>, EngineError> {
+        // What became of the other one may be decided and not archived yet.
+        self.flush().await?;
         let Some(effect) = self.store.effect_by_key(self.id, key).await? else { return Ok(None) };
         if effect.action == action.id {
             return Ok(None);
