@@ -1,0 +1,14 @@
+//! The engine in process: real stores, tools that do as a test says.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod admission;
+mod bench;
+mod graph;
+mod hooks;
+mod limits;
+mod lists;
+mod owners;
+mod results;
+mod retries;
+mod storage;
+mod writes;
