@@ -23,6 +23,8 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use crate::laws;
+
 type Answering = Pin<Box<dyn Future<Output = ToolResult> + Send>>;
 type Telling = Arc<dyn Fn(&Json) -> EffectStatus + Send + Sync>;
 
@@ -206,6 +208,8 @@ impl Bench {
     pub(crate) async fn story(&self, report: Report) -> Story {
         let records = self.store.records(report.run, Seq(0), usize::MAX).await.unwrap();
         assert_eq!(self.store.check().await.unwrap(), []);
+        let state = self.store.state(report.run, None).await.unwrap();
+        laws::check(report.run, &self.prepared().task, &records, &state);
         Story { report, records }
     }
 

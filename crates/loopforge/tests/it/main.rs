@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod admission;
+mod archives;
 mod bench;
 mod graph;
 mod hooks;
+mod laws;
 mod limits;
 mod lists;
 mod owners;
