@@ -55,9 +55,15 @@ pub(crate) struct Work {
     /// Items, and with it steps, of each run
     #[arg(long, default_value_t = 1000)]
     pub(crate) steps: u64,
-    /// Interrupts the runs after so many milliseconds
+    /// Measures for so many milliseconds, then interrupts the runs; without it until their ends
     #[arg(long)]
     pub(crate) stop_after_ms: Option<u64>,
+    /// Doesn't look for so many milliseconds first: what every run does once at its beginning is no step
+    #[arg(long, default_value_t = 0)]
+    pub(crate) warm_up_ms: u64,
+    /// Drives one run after the other instead of all at once
+    #[arg(long)]
+    pub(crate) in_turn: bool,
     /// What calls do
     #[arg(long, value_enum, default_value_t = Deed::Read)]
     pub(crate) deed: Deed,
@@ -80,7 +86,7 @@ pub(crate) struct Work {
 pub(crate) struct Told {
     /// Steps that were archived between the two instants.
     pub(crate) steps: u64,
-    /// Seconds since 1970 when all runs were created and the work began.
+    /// Seconds since 1970 when all runs were created, the work had begun, and the warm-up was over.
     pub(crate) began: f64,
     /// When it was interrupted, or had ended.
     pub(crate) ended: f64,
@@ -121,20 +127,34 @@ impl Work {
             runs.push(engine.resume(id, Resume { watcher: Some(self.watcher(&steps)), ..Resume::default() }).await?);
         } else {
             let prepared = prepared(&self.dir, engine.registry())?;
+            if self.in_turn {
+                return self.drive_in_turn(&engine, &prepared, &steps).await;
+            }
             for _ in 0..self.runs {
-                let inputs = BTreeMap::from([("items".to_owned(), (0..self.steps).collect::<Vec<u64>>().into())]);
-                let start = Start { inputs, watcher: Some(self.watcher(&steps)) };
-                runs.push(engine.start(Arc::clone(&prepared), start).await?);
+                runs.push(engine.start(Arc::clone(&prepared), self.start(&steps)).await?);
             }
         }
         self.drive(runs, &steps, &calls).await
     }
 
+    /// Drives one run after the other.
+    async fn drive_in_turn(&self, engine: &Engine, prepared: &Arc<Prepared>, steps: &Arc<AtomicU64>) -> Result<Told> {
+        let look = Look::now(steps)?;
+        for _ in 0..self.runs {
+            let run = engine.start(Arc::clone(prepared), self.start(steps)).await?;
+            run.drive(CancellationToken::new()).await?;
+        }
+        look.tell(steps)
+    }
+
+    fn start(&self, steps: &Arc<AtomicU64>) -> Start {
+        let items: Vec<u64> = (0..self.steps).collect();
+        Start { inputs: BTreeMap::from([("items".to_owned(), items.into())]), watcher: Some(self.watcher(steps)) }
+    }
+
     async fn drive(&self, runs: Vec<Run>, steps: &AtomicU64, calls: &AtomicU64) -> Result<Told> {
         let cancel = CancellationToken::new();
-        let resident = proc::resident()?;
-        let core = proc::process_time();
-        let began = now();
+        let mut look = Look::now(steps)?;
         let count = runs.len() as u64;
         let mut working = tokio::task::JoinSet::new();
         for run in runs {
@@ -144,34 +164,26 @@ impl Work {
             while calls.load(Ordering::Relaxed) < count {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            let told = self.tell(steps, began, core, resident);
+            let told = look.tell(steps);
             cancel.cancel();
             while working.join_next().await.is_some() {}
             return told;
         }
-        let mut interrupted = None;
+        let mut told = None;
         if let Some(time) = self.stop_after_ms {
+            tokio::time::sleep(Duration::from_millis(self.warm_up_ms)).await;
+            look = Look::now(steps)?;
             tokio::time::sleep(Duration::from_millis(time)).await;
-            interrupted = Some(self.tell(steps, began, core, resident)?);
+            told = Some(look.tell(steps)?);
             cancel.cancel();
         }
         while let Some(done) = working.join_next().await {
             let report = done??;
-            if interrupted.is_some() && report.outcome.is_some() {
-                bail!("the run ended before its time was over: give it more steps");
+            if told.is_some() && report.outcome.is_some() {
+                bail!("a run ended before its time was over: give it more steps");
             }
         }
-        interrupted.map_or_else(|| self.tell(steps, began, core, resident), Ok)
-    }
-
-    fn tell(&self, steps: &AtomicU64, began: f64, core: Duration, resident: u64) -> Result<Told> {
-        Ok(Told {
-            steps: steps.load(Ordering::Relaxed),
-            began,
-            ended: now(),
-            core_seconds: (proc::process_time() - core).as_secs_f64(),
-            resident: [resident, proc::resident()?],
-        })
+        told.map_or_else(|| look.tell(steps), Ok)
     }
 
     /// Counts steps as they are archived.
@@ -192,6 +204,33 @@ impl Work {
                 // Nothing can be done if it doesn't work; whoever started this process notices.
                 let _ = kill_process(getpid(), Signal::KILL);
             }
+        })
+    }
+}
+
+/// How things stood when the work that is measured began.
+struct Look {
+    steps: u64,
+    at: f64,
+    core: Duration,
+    resident: u64,
+}
+
+impl Look {
+    fn now(steps: &AtomicU64) -> Result<Self> {
+        let steps = steps.load(Ordering::Relaxed);
+        Ok(Self { steps, at: now(), core: proc::process_time(), resident: proc::resident()? })
+    }
+
+    /// What has happened since.
+    fn tell(&self, steps: &AtomicU64) -> Result<Told> {
+        let after = Self::now(steps)?;
+        Ok(Told {
+            steps: after.steps - self.steps,
+            began: self.at,
+            ended: after.at,
+            core_seconds: (after.core - self.core).as_secs_f64(),
+            resident: [self.resident, after.resident],
         })
     }
 }
@@ -224,7 +263,8 @@ mod tests {
 
     #[test]
     fn calls_have_arguments_of_300_bytes() {
-        let registry = Registry::default().with("answer", Arc::new(Answer::new(Deed::Read, Text::Page, Arc::default())));
+        let registry =
+            Registry::default().with("answer", Arc::new(Answer::new(Deed::Read, Text::Page, Arc::default())));
         let prepared = prepared(Path::new("/"), &registry).unwrap();
         let arguments = arguments(&prepared, 1234);
         assert!(arguments["url"].as_str().unwrap().contains("product-1234.html"), "{arguments}");

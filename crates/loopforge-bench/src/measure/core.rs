@@ -117,15 +117,10 @@ impl Core {
     fn apply(&mut self, drafts: Vec<Draft>) -> Result<()> {
         for draft in drafts {
             self.now += 1_000_000;
-            for blob in &draft.blobs {
-                self.values.blobs.insert(blob.reference, &blob.bytes);
-            }
             let seq = Seq(self.state.head.0 + 1);
             let record = Record { seq, id: RecordId(Default::default()), at: Timestamp(self.now), event: draft.event };
             self.state.apply(&record)?;
         }
-        // As the engine does, whenever nothing is left to be done at once.
-        self.values.blobs.trim(1 << 20);
         Ok(())
     }
 }

@@ -16,8 +16,8 @@ impl Bench {
         // Few items: what counts is the run.
         let hanging = |runs| Job { deed: Deed::Hang, ..Job::new(runs, 100) };
         let further = (self.resident(hanging(501))? - self.resident(hanging(1))?) / 500.0;
-        // The runs have come back from being driven when memory is looked at: what a thousand leave behind, and what two thousand do.
-        let waiting = |runs| Job { deed: Deed::Fail, ..Job::new(runs, 100) };
+        // Each waits before the next is started: what a thousand leave behind in memory, and what two thousand do.
+        let waiting = |runs| Job { deed: Deed::Fail, in_turn: true, ..Job::new(runs, 100) };
         let asleep = (self.resident(waiting(2_000))? - self.resident(waiting(1_000))?) / 1_000.0;
         Ok(vec![
             Row::at_most(format!("one run, after {steps} steps: resident"), one / MIB, 30.0, "MiB"),

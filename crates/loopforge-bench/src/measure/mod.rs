@@ -56,6 +56,9 @@ pub(crate) struct Bench {
 /// A RAM disk, where there is one: sizes don't depend on the disk, and flushes take no time there.
 const RAM: &str = "/dev/shm";
 
+/// The time that runs have to begin before their steps are counted.
+const WARM_UP_MS: u64 = 500;
+
 impl Bench {
     /// Measures one thing.
     pub(crate) fn measure(&self, name: Name) -> Result<Vec<Row>> {
@@ -112,6 +115,7 @@ struct Job {
     runs: u64,
     steps: u64,
     stop_after_ms: Option<u64>,
+    in_turn: bool,
     deed: Deed,
     text: Text,
 }
@@ -119,7 +123,7 @@ struct Job {
 impl Job {
     /// Runs of so many steps.
     const fn new(runs: u64, steps: u64) -> Self {
-        Self { runs, steps, stop_after_ms: None, deed: Deed::Read, text: Text::Page }
+        Self { runs, steps, stop_after_ms: None, in_turn: false, deed: Deed::Read, text: Text::Page }
     }
 
     fn arguments(&self, dir: &Path) -> Vec<std::ffi::OsString> {
@@ -131,6 +135,10 @@ impl Job {
         add("--text", name_of(&self.text));
         if let Some(time) = self.stop_after_ms {
             add("--stop-after-ms", time.to_string());
+            add("--warm-up-ms", WARM_UP_MS.to_string());
+        }
+        if self.in_turn {
+            arguments.push("--in-turn".into());
         }
         arguments
     }

@@ -16,10 +16,8 @@ use crate::work::Told;
 const MANY: f64 = 10_000.0;
 const APPENDS: f64 = 5_000.0;
 
-/// Steps of a run that is interrupted: more than it gets to.
-const ENDLESS: u64 = 60_000;
-/// The same for each of many.
-const ENDLESS_OF_MANY: u64 = 4_000;
+/// Steps of all runs together when they are interrupted: more than they get to.
+const ENDLESS: u64 = 200_000;
 
 impl Bench {
     fn time(&self) -> u64 {
@@ -29,7 +27,7 @@ impl Bench {
     /// Reads, writes, 100 and 500 runs at once: as many in turn as there are rounds.
     fn jobs(&self) -> [(&'static str, Job); 4] {
         let one = Job { stop_after_ms: Some(self.time()), ..Job::new(1, ENDLESS) };
-        let many = |runs| Job { runs, steps: ENDLESS_OF_MANY, ..one };
+        let many = |runs| Job { runs, steps: ENDLESS / runs, ..one };
         [
             ("one run, reads", one),
             ("one run, writes", Job { deed: Deed::Write, ..one }),
