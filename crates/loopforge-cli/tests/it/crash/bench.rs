@@ -202,6 +202,11 @@ impl Bench {
         self.look(async |store, run| store.records(run, Seq(0), usize::MAX).await.unwrap()).unwrap_or_default()
     }
 
+    /// The value of a key of state, for comparing.
+    pub(super) fn state(&self, key: &str) -> String {
+        self.look(async |store, run| format!("{:?}", store.state_value(run, key, None).await.unwrap())).unwrap()
+    }
+
     /// What the run came to. The store must be sound, and every effect confirmed.
     pub(super) fn summary(&self) -> Summary {
         let summary = self.look(async |store, run| {

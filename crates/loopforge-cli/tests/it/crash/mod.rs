@@ -5,6 +5,7 @@
 mod bench;
 mod places;
 mod random;
+mod tasks;
 
 use bench::Bench;
 
