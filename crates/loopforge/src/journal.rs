@@ -70,7 +70,7 @@ impl Journal {
     }
 
     /// Gives a draft its place and time. It isn't archived yet.
-    pub(crate) fn write(&mut self, draft: Draft) -> Record {
+    pub(crate) fn write(&mut self, draft: Draft) -> &Record {
         // The clock may step back; the archive's times don't.
         self.last_at = self.last_at.max(clock::now());
         let seq = Seq(self.archived.0 + self.pending.len() as u64 + 1);
@@ -82,8 +82,9 @@ impl Journal {
             }
         }
         self.level = self.level.max(needs(&record.event));
-        self.pending.push(record.clone());
-        record
+        let position = self.pending.len();
+        self.pending.push(record);
+        &self.pending[position]
     }
 
     /// Asks that what is pending survives a loss of power before anything else is done.
@@ -123,20 +124,42 @@ impl Journal {
         }
         let append = Append {
             expected_head: self.archived,
-            records: self.pending.clone(),
+            records: std::mem::take(&mut self.pending),
             blobs: self.blobs.values().cloned().collect(),
             status: position.status,
             wake_at: position.wake_at,
             steps: position.steps,
             durability: self.level.unwrap_or(Durability::Soft),
         };
-        let last = Seq(self.archived.0 + self.pending.len() as u64);
+        let last = Seq(self.archived.0 + append.records.len() as u64);
         killpoint::at_append(last, When::Before);
+        if let Err(error) = self.append(&append, cancel, &mut on_trouble).await {
+            // Nothing of it was written: it still waits.
+            self.pending = append.records;
+            return Err(error);
+        }
+        killpoint::at_append(last, When::After);
+        self.archived = last;
+        if self.known.len() > KNOWN_BLOBS {
+            self.known.clear();
+        }
+        self.known.extend(self.blobs.drain().map(|(hash, _)| hash));
+        self.level = None;
+        Ok(append.records)
+    }
+
+    /// One append, tried again while the store may heal.
+    async fn append(
+        &self,
+        append: &Append,
+        cancel: &CancellationToken,
+        on_trouble: &mut impl FnMut(&StoreError),
+    ) -> Result<(), EngineError> {
         let started = tokio::time::Instant::now();
         let mut told: Option<tokio::time::Instant> = None;
         loop {
             match self.store.append(&self.lease, append.clone()).await {
-                Ok(Appended::Written | Appended::AlreadyMine) => break,
+                Ok(Appended::Written | Appended::AlreadyMine) => return Ok(()),
                 Ok(Appended::Fenced) => return Err(EngineError::Fenced(self.lease.run)),
                 Err(error @ (StoreError::Unavailable(_) | StoreError::Full(_) | StoreError::ReadOnly(_)))
                     if started.elapsed() < self.patience && !cancel.is_cancelled() =>
@@ -153,14 +176,6 @@ impl Journal {
                 Err(error) => return Err(error.into()),
             }
         }
-        killpoint::at_append(last, When::After);
-        self.archived = last;
-        if self.known.len() > KNOWN_BLOBS {
-            self.known.clear();
-        }
-        self.known.extend(self.blobs.drain().map(|(hash, _)| hash));
-        self.level = None;
-        Ok(std::mem::take(&mut self.pending))
     }
 }
 

@@ -239,7 +239,7 @@ impl Run {
     pub(crate) fn record(&mut self, drafts: Vec<Draft>) -> Result<(), EngineError> {
         for draft in drafts {
             let record = self.journal.write(draft);
-            self.state.apply(&record).map_err(|source| EngineError::Archive { run: self.id, source })?;
+            self.state.apply(record).map_err(|source| EngineError::Archive { run: self.id, source })?;
             match &record.event {
                 Event::StateSaved(saved) => {
                     self.values.save(&saved.key, saved.member.as_deref(), saved.value.clone());
@@ -252,7 +252,7 @@ impl Run {
                     );
                     let asked = QuestionAsked { branch: None, action: None, about: About::Loop, question };
                     let record = self.journal.write(Event::QuestionAsked(asked).into());
-                    self.state.apply(&record).map_err(|source| EngineError::Archive { run: self.id, source })?;
+                    self.state.apply(record).map_err(|source| EngineError::Archive { run: self.id, source })?;
                 }
                 _ => {}
             }
