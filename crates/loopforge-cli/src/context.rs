@@ -145,15 +145,15 @@ fn store_path(store: &str) -> Result<PathBuf, CliError> {
     Ok(PathBuf::from(path))
 }
 
-/// Fires at the first Ctrl-C or SIGTERM; at the second the process ends at once, and the run can be resumed all the same.
+/// Fires at the first Ctrl-C, SIGTERM or SIGHUP; at the second the process ends at once, and the run can be resumed all the same.
 #[must_use]
 pub fn interruption() -> CancellationToken {
     let token = CancellationToken::new();
     let fired = token.clone();
     tokio::spawn(async move {
         wait_for_signal().await;
-        eprintln!("interrupted: ending the step at hand (once more to stop at once)");
         fired.cancel();
+        crate::say!("interrupted: ending the step at hand (once more to stop at once)");
         wait_for_signal().await;
         std::process::exit(130);
     });
@@ -162,14 +162,16 @@ pub fn interruption() -> CancellationToken {
 
 async fn wait_for_signal() {
     use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
+    // A terminal or connection that goes away is an interruption too.
+    match (signal(SignalKind::terminate()), signal(SignalKind::hangup())) {
+        (Ok(mut terminate), Ok(mut hangup)) => {
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
                 _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
             }
         }
-        Err(_) => {
+        _ => {
             let _ = tokio::signal::ctrl_c().await;
         }
     }

@@ -91,12 +91,12 @@ impl CliError {
         }
         // A task file's problems come with their own place and layout.
         if self.problems.is_some() {
-            eprintln!("{}", self.message);
+            crate::say!("{}", self.message);
         } else {
-            eprintln!("error: {}", crate::text::safe(&self.message));
+            crate::say!("error: {}", crate::text::safe(&self.message));
         }
         for hint in &self.hints {
-            eprintln!("  hint: {hint}");
+            crate::say!("  hint: {hint}");
         }
     }
 }
@@ -132,6 +132,7 @@ impl From<EngineError> for CliError {
             EngineError::Ended { run, .. } => {
                 Self::usage(message).hint(format!("`loopforge show {run}` shows how it ended"))
             }
+            EngineError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Self::usage(message),
             EngineError::Io { .. } => Self::new(Exit::Environment, message),
             EngineError::Archive { .. } => Self::new(Exit::Environment, message)
                 .hint("`loopforge doctor` checks the whole store; nothing was changed"),

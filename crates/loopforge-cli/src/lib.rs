@@ -3,6 +3,24 @@
 //! [`cli`] is what can be typed, [`commands`] has one file for each subcommand. Data goes to standard output, talk to
 //! standard error; `--json` makes the data one JSON document, or JSON Lines for streams.
 
+/// Writes a line to standard error. One that can't be written to (a closed pipe, a full disk) ends the talk, nothing else.
+#[macro_export]
+macro_rules! say {
+    ($($part:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr().lock(), $($part)*);
+    }};
+}
+
+/// Writes a line to standard output. One that can't be written to ends the talk, nothing else.
+#[macro_export]
+macro_rules! tell {
+    ($($part:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout().lock(), $($part)*);
+    }};
+}
+
 pub mod cli;
 pub mod commands;
 pub mod context;

@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use loopforge_core::checkpoint;
 use loopforge_core::expression::Values;
-use loopforge_core::id::{BranchId, RecordId, RunId, Seq, StepNo};
+use loopforge_core::id::{RecordId, RunId, Seq};
 use loopforge_core::json::{self, Json};
 use loopforge_core::payload::Payload;
-use loopforge_core::record::{
-    About, ActionId, Answer, Event, FORMAT, LimitsRaised, OutcomeSource, QuestionAnswered, QuestionAsked, Record,
-    RunResumed, RunStarted,
-};
-use loopforge_core::run::{Action, ActionState, Call, Draft, Phase, RunState};
+use loopforge_core::record::{Event, FORMAT, LimitsRaised, Record, RunResumed, RunStarted};
+use loopforge_core::run::{Draft, RunState};
 use loopforge_store::{Lease, NewRun, Store, StoreError, Worker};
 use uuid::Uuid;
 
@@ -179,7 +176,7 @@ impl Engine {
     /// do. [`EngineError::Archive`], [`StoreError::Corrupt`], [`StoreError::Newer`]: it can't be read; nothing was changed.
     pub async fn resume(&self, id: RunId, resume: Resume) -> Result<Run, EngineError> {
         let lease = self.claim(id).await?;
-        match self.reopen(id, lease.clone(), resume).await {
+        match self.go_on(id, lease.clone(), resume).await {
             Ok(run) => Ok(run),
             Err(error) => {
                 // The first error tells what is wrong; a lease that can't be given up lapses by itself.
@@ -190,7 +187,7 @@ impl Engine {
     }
 
     /// Claims a run. A lease whose worker died on this machine doesn't hold anybody up.
-    async fn claim(&self, id: RunId) -> Result<Lease, EngineError> {
+    pub(crate) async fn claim(&self, id: RunId) -> Result<Lease, EngineError> {
         self.live();
         match self.store.claim_run(id, &self.worker).await {
             Err(StoreError::Held { run, owner, worker_id, until }) => {
@@ -222,7 +219,13 @@ impl Engine {
         }
     }
 
-    async fn reopen(&self, id: RunId, lease: Lease, resume: Resume) -> Result<Run, EngineError> {
+    /// Folds a claimed run, so that it can be driven. Its archive isn't changed.
+    pub(crate) async fn reopen(
+        &self,
+        id: RunId,
+        lease: Lease,
+        watcher: Option<Watcher>,
+    ) -> Result<(Run, Option<Seq>), EngineError> {
         let info = self.store.run(id).await?;
         if info.status.is_final() {
             return Err(EngineError::Ended { run: id, status: info.status });
@@ -243,13 +246,21 @@ impl Engine {
             what: format!("the run's folder `{}` can't be made", workspace.display()),
             source,
         })?;
-        let mut run = Run::new(self, prepared, loaded.state, values, lease, workspace, resume.watcher);
+        let mut run = Run::new(self, prepared, loaded.state, values, lease, workspace, watcher);
         run.owe(loaded.records);
-        let mut drafts = vec![Draft::from(Event::RunResumed(RunResumed {
-            worker: self.worker.label.clone(),
-            version: VERSION.to_owned(),
-            checkpoint: loaded.checkpoint,
-        }))];
+        Ok((run, loaded.checkpoint))
+    }
+
+    /// Opens a claimed run and says in its archive that it goes on.
+    async fn go_on(&self, id: RunId, lease: Lease, resume: Resume) -> Result<Run, EngineError> {
+        let (mut run, checkpoint) = self.reopen(id, lease, resume.watcher).await?;
+        if let Some(max_steps) = resume.max_steps.filter(|max| *max <= run.state().last_step.0) {
+            let used = run.state().last_step;
+            let problem =
+                format!("{used} steps have been used already: `max_steps` must be more than that, not {max_steps}");
+            return Err(EngineError::Invalid(problem));
+        }
+        let mut drafts = vec![self.resumed(checkpoint)];
         if resume.max_steps.is_some() || resume.max_duration.is_some() {
             drafts.push(
                 Event::LimitsRaised(LimitsRaised {
@@ -265,6 +276,12 @@ impl Engine {
         run.record(drafts)?;
         run.flush().await?;
         Ok(run)
+    }
+
+    /// The record that a new owner begins with.
+    pub(crate) fn resumed(&self, checkpoint: Option<Seq>) -> Draft {
+        let (worker, version) = (self.worker.label.clone(), VERSION.to_owned());
+        Event::RunResumed(RunResumed { worker, version, checkpoint }).into()
     }
 
     /// Folds a run's records, from the newest checkpoint that can be used.
@@ -311,31 +328,6 @@ impl Engine {
             _ => Err(StoreError::Corrupt(format!("{id}: its first record is not `run_started`")).into()),
         }
     }
-
-    /// Answers an open question of a run that nobody works on. `step` names the step that it is about; `None` the run as a whole.
-    ///
-    /// After `Ok` the answer is archived and survives anything; [`Self::resume`] goes on with it.
-    ///
-    /// # Errors
-    /// [`EngineError::NoQuestion`] lists what is open; nothing was changed. [`StoreError::Held`] while somebody works on the run.
-    pub async fn answer(&self, id: RunId, step: Option<StepNo>, answer: Answer, by: &str) -> Result<(), EngineError> {
-        let mut run = self.resume(id, Resume::default()).await?;
-        let limits = more(&run, answer, by);
-        let result = match answer_drafts(run.state(), step, answer, by) {
-            Some(mut drafts) => {
-                drafts.extend(limits.filter(|_| step.is_none()));
-                run.record(drafts)
-            }
-            None => Err(EngineError::NoQuestion {
-                run: id,
-                about: step.map_or_else(|| "about the run as a whole".to_owned(), |step| format!("about step {step}")),
-                open: open_questions(run.state()),
-            }),
-        };
-        let flushed = run.flush().await;
-        run.leave().await;
-        result.and(flushed)
-    }
 }
 
 /// A run as its archive tells it.
@@ -347,108 +339,4 @@ pub struct Loaded {
     pub checkpoint: Option<Seq>,
     /// Records for which notices may be owed.
     pub(crate) records: Vec<Record>,
-}
-
-/// `--continue` at a limit grants as much again as the task did.
-fn more(run: &Run, answer: Answer, by: &str) -> Option<Draft> {
-    let state = run.state();
-    let asked = state.question.as_ref().is_some_and(|question| question.about == About::Limit);
-    if !asked || answer != Answer::Continue {
-        return None;
-    }
-    let limits = &run.prepared().task.limits;
-    let max_steps = Some(state.last_step.0.max(state.max_steps(&run.prepared().task)) + limits.max_steps.max(1));
-    let elapsed = clock::now().since(state.started_at);
-    let max_duration_ms =
-        limits.max_duration.map(|more| u64::try_from((elapsed + more.0).as_millis()).unwrap_or(u64::MAX));
-    Some(Event::LimitsRaised(LimitsRaised { max_steps, max_duration_ms, by: by.to_owned() }).into())
-}
-
-fn open_questions(state: &RunState) -> String {
-    let open: Vec<String> = state
-        .questions()
-        .map(|(branch, question)| match (question.action, branch.and_then(|id| state.branches.get(&id))) {
-            (Some(action), _) => format!("step {}: {}", action.step, question.text),
-            (None, Some(branch)) => format!("step {}: {}", branch.step, question.text),
-            (None, None) => format!("the run: {}", question.text),
-        })
-        .collect();
-    if open.is_empty() { "no question is open".to_owned() } else { format!("open are: {}", open.join("; ")) }
-}
-
-fn answer_drafts(state: &RunState, step: Option<StepNo>, answer: Answer, by: &str) -> Option<Vec<Draft>> {
-    let answered =
-        |branch| Draft::from(Event::QuestionAnswered(QuestionAnswered { branch, answer, by: by.to_owned() }));
-    let Some(step) = step else {
-        return (state.question.is_some() || answer == Answer::Abort).then(|| vec![answered(None)]);
-    };
-    for (id, branch) in state.branches.iter().filter(|(_, branch)| branch.step == step) {
-        match &branch.phase {
-            Phase::Waiting { on: loopforge_core::run::WaitFor::Person(_) }
-                if matches!(answer, Answer::Continue | Answer::Skip | Answer::Abort) =>
-            {
-                return Some(vec![answered(Some(*id))]);
-            }
-            Phase::Acting { actions } if matches!(answer, Answer::Happened | Answer::Not | Answer::Abort) => {
-                let Some(action) = actions
-                    .iter()
-                    .find(|action| matches!(action.state, ActionState::Asked(_) | ActionState::Unknown { .. }))
-                else {
-                    continue;
-                };
-                let mut drafts = Vec::new();
-                if let ActionState::Unknown { reason } = &action.state {
-                    drafts.push(unknown_effect(*id, action, reason).into());
-                }
-                drafts.push(answered(Some(*id)));
-                drafts.extend(settled(state, Call { branch: *id, action: action.id }, answer, by));
-                return Some(drafts);
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
-/// What a person's word makes of an action.
-fn settled(state: &RunState, call: Call, answer: Answer, by: &str) -> Vec<Draft> {
-    match answer {
-        Answer::Happened => {
-            let attempt = state.action(call.action).map_or(1, |(_, action)| action.attempts);
-            let result = crate::gateway::outcome::without_data();
-            state.finish(call, attempt, OutcomeSource::Person, result, Vec::new(), Duration::ZERO).unwrap_or_default()
-        }
-        Answer::Not => vec![
-            Event::ActionNotHappened(loopforge_core::record::ActionNotHappened {
-                branch: call.branch,
-                id: call.action,
-                source: OutcomeSource::Person,
-                note: format!("{by} says so"),
-            })
-            .into(),
-        ],
-        Answer::Abort | Answer::Continue | Answer::Skip => Vec::new(),
-    }
-}
-
-/// The question whether an effect happened.
-pub(crate) fn unknown_effect(branch: BranchId, action: &Action, reason: &str) -> Event {
-    /// What a person needs to recognise the call, not all that it sent.
-    const SHOWN: usize = 200;
-    let ActionId { step, action: number } = action.id;
-    let tool = &action.tool;
-    let all = action.arguments.inline.to_string();
-    let mut arguments: String = all.chars().take(SHOWN).collect();
-    if arguments.len() < all.len() {
-        arguments.push('…');
-    }
-    Event::QuestionAsked(QuestionAsked {
-        branch: Some(branch),
-        action: Some(action.id),
-        about: About::UnknownEffect,
-        question: format!(
-            "Did the call of `{tool}` with {arguments} (step {step}, action {number}) take effect? It was started, and what came of it \
-             is not known: {reason}. Look at its target, then say `--happened`, `--not` or `--abort`."
-        ),
-    })
 }

@@ -205,7 +205,8 @@ impl Sender {
     }
 
     async fn post(&self, url: &str, secret_env: Option<&str>, notice: &Notice) -> Result<(), String> {
-        let url = from_environment(url)?;
+        // What is archived and logged names the URL as the task does: what the environment put into it may be secret.
+        let (shown, url) = (url, from_environment(url)?);
         let secret = match secret_env {
             None => None,
             Some(name) => Some(std::env::var(name).map_err(|_| format!("the variable `{name}` is not set"))?),
@@ -226,10 +227,10 @@ impl Sender {
             let error = match request.body(body.clone()).send().await {
                 Ok(response) if response.status().is_success() => return Ok(()),
                 Ok(response) if !is_passing(response.status().as_u16()) => {
-                    return Err(format!("{url} answered {}", response.status()));
+                    return Err(format!("{shown} answered {}", response.status()));
                 }
-                Ok(response) => format!("{url} answered {}", response.status()),
-                Err(error) => format!("{url} can't be reached: {error}"),
+                Ok(response) => format!("{shown} answered {}", response.status()),
+                Err(error) => format!("{shown} can't be reached: {}", error.without_url()),
             };
             match waits.next() {
                 Some(wait) => tokio::time::sleep(*wait).await,

@@ -3,6 +3,7 @@
 //! What is read is checked here and kept in the archive with the run: a file that changes later changes nothing.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 use loopforge_core::json::Json;
@@ -44,11 +45,18 @@ pub fn read(task: &Task, base: &Path, origin: &str, given: &[String]) -> Result<
 fn from_file(name: &str, input: &Input, path: &Path) -> Result<Json, EngineError> {
     let origin = path.display().to_string();
     let no_file = |error: std::io::Error| inputs::no_file(name, &origin, &error.to_string());
-    // Asked before it is read: a file of some gigabytes must give an answer, not fill the memory.
-    let size = std::fs::metadata(path).map_err(no_file)?.len();
-    if size > inputs::MAX_INPUT_BYTES {
+    let bytes = read_at_most(path, inputs::MAX_INPUT_BYTES).map_err(no_file)?;
+    if bytes.len() as u64 > inputs::MAX_INPUT_BYTES {
+        let size =
+            std::fs::metadata(path).map_or(bytes.len() as u64, |metadata| metadata.len().max(bytes.len() as u64));
         return Err(inputs::too_large(name, &origin, size).into());
     }
-    let bytes = std::fs::read(path).map_err(no_file)?;
     Ok(inputs::resolve_input(name, input, inputs::Given::Bytes { origin: &origin, bytes: &bytes })?)
+}
+
+/// Reads a file to its end, or one byte more than `limit`: a file without an end must give an answer, not fill the memory.
+pub(crate) fn read_at_most(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

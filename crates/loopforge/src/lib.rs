@@ -7,6 +7,7 @@
 //! [`Engine`] opens runs in a store, [`Run`] drives one: it asks the core what is next, archives it, does it, archives what
 //! came of it. Every tool call passes the [`gateway`]. Nothing is acted on before it is archived.
 
+mod answer;
 pub mod clock;
 mod driver;
 mod engine;

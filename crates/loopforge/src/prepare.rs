@@ -9,6 +9,7 @@ use loopforge_tools::builtin::{self, BuiltinConfig};
 
 use crate::error::EngineError;
 use crate::gateway::{Registry, Toolbox};
+use crate::inputs;
 
 /// Built-ins that reach hosts, and only those that the task allows them.
 const NETWORK_TOOLS: &[&str] = &["http_get", "http_request"];
@@ -36,13 +37,12 @@ impl Prepared {
     pub fn from_file(path: &Path, registry: &Registry) -> Result<Arc<Self>, EngineError> {
         let origin = path.display().to_string();
         let io = |source| EngineError::Io { what: format!("the task file `{origin}` can't be read"), source };
-        let size = std::fs::metadata(path).map_err(io)?.len();
-        if size > task::MAX_TASK_BYTES as u64 {
-            return Err(EngineError::Task(
-                task::too_large(&origin, usize::try_from(size).unwrap_or(usize::MAX)).into(),
-            ));
+        let source = inputs::read_at_most(path, task::MAX_TASK_BYTES as u64).map_err(io)?;
+        if source.len() > task::MAX_TASK_BYTES {
+            let size =
+                std::fs::metadata(path).map_or(0, |metadata| usize::try_from(metadata.len()).unwrap_or(usize::MAX));
+            return Err(EngineError::Task(task::too_large(&origin, size.max(source.len())).into()));
         }
-        let source = std::fs::read(path).map_err(io)?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let base = parent.canonicalize().map_err(io)?;
         Self::from_source(source, &origin, &base, registry)

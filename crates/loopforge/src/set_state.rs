@@ -30,7 +30,7 @@ impl Engine {
             }
             Err(problem) => return Err(EngineError::Invalid(problem)),
         }
-        let lease = self.store.claim_run(id, &self.worker).await?;
+        let lease = self.claim(id).await?;
         let set = self.append_value(id, &lease, key, member, value).await;
         // What went wrong before says more; a lease that can't be given up lapses by itself.
         let _ = self.store.release_lease(&lease).await;

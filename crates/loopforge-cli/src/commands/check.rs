@@ -41,20 +41,20 @@ impl Check {
                 .collect();
             let subgoals: Vec<&str> = task.subgoals.iter().map(|subgoal| subgoal.id.as_str()).collect();
             let hash = prepared.hash.to_string();
-            println!(
+            crate::tell!(
                 "{}",
                 json!({ "ok": true, "name": task.name, "hash": hash, "subgoals": subgoals, "tools": tools })
             );
             return Ok(Exit::Success);
         }
-        println!("{} is a valid task: {}", self.file.display(), task.goal);
+        crate::tell!("{} is a valid task: {}", self.file.display(), task.goal);
         for (name, value) in &inputs {
             let size = match value {
                 serde_json::Value::Array(items) => format!("{} items", items.len()),
                 serde_json::Value::String(text) => format!("{} characters", text.chars().count()),
                 other => other.to_string(),
             };
-            println!("  input    {name}: {}", crate::text::line(&size, 60));
+            crate::tell!("  input    {name}: {}", crate::text::line(&size, 60));
         }
         for (name, tool) in prepared.toolbox.iter() {
             let care = match (tool.contract.effect, tool.contract.idempotent, &tool.status) {
@@ -65,7 +65,7 @@ impl Check {
                 }
                 (Effect::Write, false, StatusVia::Nobody) => "made once: if its answer is lost, a person is asked",
             };
-            println!("  tool     {name}: {}, {:?}, {care}", tool.contract.effect, tool.timeout);
+            crate::tell!("  tool     {name}: {}, {:?}, {care}", tool.contract.effect, tool.timeout);
         }
         for subgoal in &task.subgoals {
             let needs =
@@ -75,12 +75,12 @@ impl Check {
                 .as_ref()
                 .map(|each| format!(", for each {} of {} ({} at once)", each.name, each.list, each.parallel))
                 .unwrap_or_default();
-            println!("  subgoal  {}: {} entries{each}{needs}", subgoal.id, subgoal.steps.len());
+            crate::tell!("  subgoal  {}: {} entries{each}{needs}", subgoal.id, subgoal.steps.len());
         }
         for rule in &task.evaluator.criteria {
-            println!("  holds    {rule}");
+            crate::tell!("  holds    {rule}");
         }
-        println!("  limits   {} steps", task.limits.max_steps);
+        crate::tell!("  limits   {} steps", task.limits.max_steps);
         Ok(Exit::Success)
     }
 }

@@ -89,7 +89,7 @@ impl Doctor {
         }
         out.finish()?;
         if wrong > 0 {
-            eprintln!("{wrong} of {} things are wrong", findings.len());
+            crate::say!("{wrong} of {} things are wrong", findings.len());
             return Ok(Exit::Environment);
         }
         Ok(Exit::Success)

@@ -41,7 +41,7 @@ impl Effects {
         if context.json {
             out.json(&json!({ "run": id, "effects": effects, "left_out": left_out, "problems": view.problems }))?;
         } else if effects.is_empty() {
-            eprintln!("{id} has changed nothing in the world");
+            crate::say!("{id} has changed nothing in the world");
         } else {
             let mut rows =
                 table(&["STEP", "TOOL", "STATE", "TRIES", "RESULT", "BUSINESS KEY", "TOKEN"], "BUSINESS KEY");
@@ -59,11 +59,11 @@ impl Effects {
             }
             out.table(&rows, 0)?;
             if left_out > 0 {
-                eprintln!("{left_out} older ones are not shown");
+                crate::say!("{left_out} older ones are not shown");
             }
         }
         for problem in &view.problems {
-            eprintln!("problem: {}", crate::text::safe(problem));
+            crate::say!("problem: {}", crate::text::safe(problem));
         }
         out.finish()?;
         Ok(Exit::Success)

@@ -60,7 +60,7 @@ impl Lines {
     }
 
     fn problem(&mut self, what: &str) {
-        eprintln!("not exported: {}", safe(what));
+        crate::say!("not exported: {}", safe(what));
         self.problems += 1;
     }
 }

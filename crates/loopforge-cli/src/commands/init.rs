@@ -42,13 +42,13 @@ impl Init {
             written.push(path.display().to_string());
         }
         if context.json {
-            println!("{}", serde_json::json!({ "written": written }));
+            crate::tell!("{}", serde_json::json!({ "written": written }));
         } else {
             for path in &written {
-                println!("wrote {path}");
+                crate::tell!("wrote {path}");
             }
         }
-        eprintln!("Next: loopforge check {0}, then loopforge run {0}", task.display());
+        crate::say!("Next: loopforge check {0}, then loopforge run {0}", task.display());
         Ok(Exit::Success)
     }
 }

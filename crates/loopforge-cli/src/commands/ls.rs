@@ -59,11 +59,11 @@ impl Ls {
         if context.json {
             out.json(&json!({ "runs": listed, "more": more }))?;
         } else if rows.row_count() == 0 {
-            eprintln!("this store holds no runs; `loopforge run FILE` starts one");
+            crate::say!("this store holds no runs; `loopforge run FILE` starts one");
         } else {
             out.table(&rows, 0)?;
             if more {
-                eprintln!("there are more; `--limit N` shows them");
+                crate::say!("there are more; `--limit N` shows them");
             }
         }
         out.finish()?;

@@ -213,19 +213,19 @@ pub(crate) fn conclude(context: &Context, report: &Report) -> Exit {
     let id = report.run;
     for question in &report.questions {
         let open = Open { step: question.step, about: question.about, text: question.text.clone() };
-        eprintln!("waits for a person: {}", safe(&open.text));
-        eprintln!("{}", open.advice(&id.to_string()));
+        crate::say!("waits for a person: {}", safe(&open.text));
+        crate::say!("{}", open.advice(&id.to_string()));
     }
     match exit {
         Exit::Limit => {
             let limit = report.stopped.as_ref().map_or("", |stopped| stopped.limit.as_str());
             let raise = if limit == "max_duration" { "--max-duration SPAN" } else { "--max-steps N" };
-            eprintln!("stopped at `{limit}`; what was done stays. Go on with: {} {raise}", resume_hint(id));
+            crate::say!("stopped at `{limit}`; what was done stays. Go on with: {} {raise}", resume_hint(id));
         }
-        Exit::Waiting if !report.questions.is_empty() => eprintln!("  then go on with: {}", resume_hint(id)),
-        Exit::Interrupted | Exit::Waiting => eprintln!("Go on with: {}", resume_hint(id)),
+        Exit::Waiting if !report.questions.is_empty() => crate::say!("  then go on with: {}", resume_hint(id)),
+        Exit::Interrupted | Exit::Waiting => crate::say!("Go on with: {}", resume_hint(id)),
         Exit::Success | Exit::Failed | Exit::Usage | Exit::Environment => {
-            eprintln!("Look further: loopforge show {id}, loopforge trace {id}");
+            crate::say!("Look further: loopforge show {id}, loopforge trace {id}");
         }
     }
     exit

@@ -68,9 +68,9 @@ impl Resolve {
         let answer = self.answer.answer();
         engine.answer(id, self.step.map(StepNo), answer, &by).await?;
         if context.json {
-            println!("{}", serde_json::json!({ "run": id.to_string(), "step": self.step, "answer": answer }));
+            crate::tell!("{}", serde_json::json!({ "run": id.to_string(), "step": self.step, "answer": answer }));
         }
-        eprintln!("recorded. Go on with: {}", resume_hint(id));
+        crate::say!("recorded. Go on with: {}", resume_hint(id));
         Ok(Exit::Success)
     }
 }

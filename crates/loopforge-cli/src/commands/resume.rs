@@ -46,7 +46,7 @@ impl Resume {
             vec![context.find_run(store.as_ref(), self.run.as_deref()).await?]
         };
         if runs.is_empty() {
-            eprintln!("there is nothing to resume");
+            crate::say!("there is nothing to resume");
         }
         let cancel = interruption();
         let mut worst = Exit::Success;
@@ -61,7 +61,7 @@ impl Resume {
                 Ok(run) => run,
                 // Somebody else is at it already, which is as good.
                 Err(EngineError::Store(error @ StoreError::Held { .. })) if self.all => {
-                    eprintln!("{error}");
+                    crate::say!("{error}");
                     continue;
                 }
                 Err(error) => return Err(error.into()),

@@ -121,7 +121,7 @@ async fn list(
         return out.json(&json!({ "run": run, "at": at, "state": whole }));
     }
     if state.is_empty() {
-        eprintln!("{run} has nothing in its state");
+        crate::say!("{run} has nothing in its state");
         return Ok(());
     }
     let mut rows = table(&["KEY", "SIZE", "VALUE"], "VALUE");
@@ -156,7 +156,7 @@ async fn whole_value(store: &dyn Store, value: &StateValue) -> Result<Json, CliE
 async fn opened(store: &dyn Store, payload: &Payload) -> Result<Json, CliError> {
     let (value, problems) = view::open(store, payload).await?;
     for problem in problems {
-        eprintln!("problem: {}", safe(&problem));
+        crate::say!("problem: {}", safe(&problem));
     }
     Ok(value)
 }
@@ -254,7 +254,7 @@ impl Set {
             out.json(&json!({ "run": id, "key": self.key, "member": self.member, "seq": seq }))?;
             out.finish()?;
         }
-        eprintln!("set, as record {seq}. Read it with: loopforge state {id} get {}", line(&self.key, 60));
+        crate::say!("set, as record {seq}. Read it with: loopforge state {id} get {}", line(&self.key, 60));
         Ok(Exit::Success)
     }
 }

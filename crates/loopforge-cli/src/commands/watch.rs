@@ -48,7 +48,7 @@ impl Watch {
             None => first.head.0.saturating_sub(BEFORE),
         });
         if !context.json {
-            eprintln!("{id}  {}", safe(&first.name));
+            crate::say!("{id}  {}", safe(&first.name));
         }
         let mut out = Output::new();
         let mut said = "";
@@ -99,7 +99,7 @@ async fn show(
                         writeln!(out, "{line}")?;
                     }
                 }
-                Place::Unreadable { seq, problem } => eprintln!("record {seq}: {}", safe(&problem)),
+                Place::Unreadable { seq, problem } => crate::say!("record {seq}: {}", safe(&problem)),
             }
         }
     }
@@ -112,10 +112,10 @@ fn tell(view: &View) {
     let run = view.info.id;
     let questions = view.questions();
     for open in &questions {
-        eprintln!("waits for a person: {}", safe(&open.text));
-        eprintln!("{}", open.advice(&run.to_string()));
+        crate::say!("waits for a person: {}", safe(&open.text));
+        crate::say!("{}", open.advice(&run.to_string()));
     }
     if view.info.owner.is_none() && questions.is_empty() {
-        eprintln!("nobody works on it ({}). Go on with: {}", view.status(), resume_hint(run));
+        crate::say!("nobody works on it ({}). Go on with: {}", view.status(), resume_hint(run));
     }
 }

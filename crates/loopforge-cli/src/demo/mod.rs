@@ -33,7 +33,7 @@ pub async fn run(folder: Option<PathBuf>, json: bool) -> Result<Exit, CliError> 
         .map_err(|error| CliError::io("the shop can't open a port on 127.0.0.1", error))?;
     let say = |text: &str| {
         if !json {
-            println!("{text}")
+            crate::tell!("{text}")
         }
     };
     say(&format!(
@@ -59,10 +59,10 @@ pub async fn run(folder: Option<PathBuf>, json: bool) -> Result<Exit, CliError> 
 
     let found = Findings::collect(&folder, &shop, &resumed, &archived, at_the_kill).await?;
     if json {
-        println!("{}", json!({ "demo": found.document() }));
+        crate::tell!("{}", json!({ "demo": found.document() }));
     } else {
-        println!("\n{}", found.text());
-        println!("{}", further(&folder, &resumed));
+        crate::tell!("\n{}", found.text());
+        crate::tell!("{}", further(&folder, &resumed));
     }
     match found.problems().as_slice() {
         [] => Ok(Exit::Success),

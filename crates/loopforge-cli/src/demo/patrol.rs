@@ -82,7 +82,7 @@ impl Patrol {
                 if !self.json
                     && let Some(text) = plain(&record)
                 {
-                    println!("  {text}");
+                    crate::tell!("  {text}");
                 }
                 steps += usize::from(matches!(record.event, Event::StepEvaluated(_)));
             } else if let Ok(end) = serde_json::from_str::<Value>(&line) {

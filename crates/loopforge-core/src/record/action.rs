@@ -25,7 +25,7 @@ pub struct SaveTarget {
     pub local: bool,
 }
 
-/// Of [`Event::ActionDecided`].
+/// Of [`super::Event::ActionDecided`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionDecided {
     /// The branch.
@@ -62,7 +62,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Of [`Event::ActionRefused`].
+/// Of [`super::Event::ActionRefused`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionRefused {
     /// The branch.
@@ -78,7 +78,7 @@ pub struct ActionRefused {
     pub reason: String,
 }
 
-/// Of [`Event::ActionStarted`].
+/// Of [`super::Event::ActionStarted`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionStarted {
     /// The branch.
@@ -97,7 +97,7 @@ pub struct ActionStarted {
     pub business_key: Option<String>,
 }
 
-/// Of [`Event::AttemptFailed`].
+/// Of [`super::Event::AttemptFailed`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AttemptFailed {
     /// The branch.
@@ -136,7 +136,7 @@ pub enum OutcomeSource {
     Person,
 }
 
-/// Of [`Event::ActionFinished`].
+/// Of [`super::Event::ActionFinished`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionFinished {
     /// The branch.
@@ -212,7 +212,7 @@ impl Outcome {
     }
 }
 
-/// Of [`Event::ActionUnknown`].
+/// Of [`super::Event::ActionUnknown`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionUnknown {
     /// The branch.
@@ -224,7 +224,7 @@ pub struct ActionUnknown {
     pub reason: String,
 }
 
-/// Of [`Event::ActionNotHappened`].
+/// Of [`super::Event::ActionNotHappened`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionNotHappened {
     /// The branch.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::ActionId;
 use crate::id::BranchId;
 
-/// Of [`Event::QuestionAsked`].
+/// Of [`super::Event::QuestionAsked`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuestionAsked {
     /// The branch that waits; none when the run as a whole waits.
@@ -50,7 +50,7 @@ pub enum Answer {
     Skip,
 }
 
-/// Of [`Event::QuestionAnswered`].
+/// Of [`super::Event::QuestionAnswered`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuestionAnswered {
     /// The branch that waited.

@@ -17,7 +17,7 @@ pub enum LoopKind {
     Fruitless,
 }
 
-/// Of [`Event::LoopFound`].
+/// Of [`super::Event::LoopFound`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoopFound {
     /// The branch whose call completed it.
@@ -32,7 +32,7 @@ pub struct LoopFound {
     pub tools: Vec<String>,
 }
 
-/// Of [`Event::StepEvaluated`].
+/// Of [`super::Event::StepEvaluated`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepEvaluated {
     /// The branch.

@@ -183,10 +183,23 @@ impl RunState {
         Ok(())
     }
 
-    /// Calls of the owner before are lost: a read can be made again, a started write may have happened.
     fn run_resumed(&mut self) {
         self.paused = None;
         self.totals.resumes += 1;
+        self.lose_started_calls();
+    }
+
+    /// Whether a write was started whose outcome isn't archived.
+    #[must_use]
+    pub fn has_started_calls(&self) -> bool {
+        self.branches.values().any(|branch| match &branch.phase {
+            Phase::Acting { actions } => actions.iter().any(|action| action.state == ActionState::Started),
+            _ => false,
+        })
+    }
+
+    /// Takes the calls of the owner before for lost: a read can be made again, a started write may have happened.
+    pub fn lose_started_calls(&mut self) {
         for branch in self.branches.values_mut() {
             if let Phase::Acting { actions } = &mut branch.phase {
                 for action in actions.iter_mut().filter(|action| action.state == ActionState::Started) {
@@ -342,6 +355,9 @@ impl RunState {
     fn question_answered(&mut self, event: &QuestionAnswered) -> Result<(), String> {
         self.window.clear();
         if event.answer == Answer::Abort {
+            if self.aborted {
+                return Err("the run is being stopped already".to_owned());
+            }
             self.aborted = true;
             return Ok(());
         }

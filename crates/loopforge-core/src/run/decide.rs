@@ -27,6 +27,13 @@ const ANOTHER_CHANCE: u32 = 5;
 /// The longest wait for an item that was set aside. A target that asks for more is asked again after this time.
 const LONGEST_DEFER: Duration = Duration::from_secs(3600);
 
+/// An entry that comes next, and why it can't be done.
+struct NextEntry<'a> {
+    position: u32,
+    entry: &'a Entry,
+    problem: Option<String>,
+}
+
 impl RunState {
     pub(super) fn decide(&self, view: &View<'_>, id: BranchId, branch: &Branch) -> Result<Move, NotLoaded> {
         if let Some(found) = self.loop_found(view, id) {
@@ -45,12 +52,15 @@ impl RunState {
                 None => self.judge(view, id, branch, false),
             };
         }
-        let Some((position, entry)) = self.next_entry(view, subgoal, branch, &locals)? else {
+        let Some(NextEntry { position, entry, problem }) = self.next_entry(view, subgoal, branch, &locals)? else {
             return self.judge(view, id, branch, false);
         };
         // In a `foreach` one step does the whole item; elsewhere a step does one entry.
         if branch.did && branch.item.is_none() {
             return self.judge(view, id, branch, true);
+        }
+        if let Some(problem) = problem {
+            return self.fail_entry(view, id, branch, position, &problem);
         }
         if let Some(tool) = &entry.call {
             let moved = Branch { entry: position, ..branch.clone() };
@@ -82,22 +92,24 @@ impl RunState {
         })
     }
 
-    /// The next entry whose `when` holds.
+    /// The next entry whose `when` holds. One whose `when` has no value is returned with the reason: passing it over
+    /// could skip a write unseen.
     fn next_entry<'a>(
         &self,
         view: &View<'_>,
         subgoal: &'a Subgoal,
         branch: &Branch,
         locals: &BTreeMap<String, Payload>,
-    ) -> Result<Option<(u32, &'a Entry)>, NotLoaded> {
+    ) -> Result<Option<NextEntry<'a>>, NotLoaded> {
         for (position, entry) in (branch.entry..).zip(subgoal.steps.iter().skip(branch.entry as usize)) {
-            let passed_over = match &entry.when {
-                None => false,
-                // A condition without a value doesn't hold: what it asks about isn't there.
-                Some(when) => !matches!(self.holds(view, when, locals)?, Ok(true)),
-            };
-            if !passed_over {
-                return Ok(Some((position, entry)));
+            let next = |problem| Ok(Some(NextEntry { position, entry, problem }));
+            match &entry.when {
+                None => return next(None),
+                Some(when) => match self.holds(view, when, locals)? {
+                    Ok(true) => return next(None),
+                    Ok(false) => {}
+                    Err(reason) => return next(Some(format!("`when: {when}` has no value: {reason}"))),
+                },
             }
         }
         Ok(None)
@@ -225,7 +237,7 @@ impl RunState {
         for (key, template) in &entry.set {
             let value = match self.with_scope(view, locals, |scope| template.fill(scope))? {
                 Ok(value) => value,
-                Err(reason) => return self.fail_set(view, id, branch, position, &format!("`set: {key}`: {reason}")),
+                Err(reason) => return self.fail_entry(view, id, branch, position, &format!("`set: {key}`: {reason}")),
             };
             let mut blobs = Vec::new();
             let value = Payload::stow(value, &mut blobs);
@@ -242,8 +254,8 @@ impl RunState {
         Ok(Move::Record(drafts))
     }
 
-    /// A value that can't be made fails the step as a call would.
-    fn fail_set(
+    /// An expression without a value fails the step as a call would.
+    fn fail_entry(
         &self,
         view: &View<'_>,
         id: BranchId,
@@ -254,7 +266,7 @@ impl RunState {
         let failed = Branch {
             entry: position,
             failure: Some(super::Failure {
-                tool: "set".to_owned(),
+                tool: "entry".to_owned(),
                 code: Code::InvalidArgument,
                 error: reason.to_owned(),
                 retry_after_ms: None,

@@ -473,7 +473,7 @@ impl RunState {
             Phase::Deciding => false,
         };
         let nothing_moves = self.branches.values().all(waits);
-        if nothing_moves && (self.question.is_some() || !self.branches.is_empty()) {
+        if nothing_moves && !self.aborted && (self.question.is_some() || !self.branches.is_empty()) {
             RunStatus::Waiting
         } else {
             RunStatus::Running
@@ -496,7 +496,9 @@ impl RunState {
             };
             in_phase.into_iter().map(|question| (Some(*id), question))
         });
-        self.question.iter().map(|question| (None, question)).chain(of_branches)
+        // Once a person has said stop, nothing is asked any more.
+        let open = !self.aborted;
+        self.question.iter().map(|question| (None, question)).chain(of_branches).filter(move |_| open)
     }
 
     /// Finds an action that hasn't ended.

@@ -95,7 +95,14 @@ impl RunState {
                 unverified: self.unfinished(),
             }));
         }
-        let mut idle = Idle { stopped: self.paused.is_some(), ..Idle::default() };
+        let mut idle = Idle { stopped: self.paused.is_some() || self.is_out_of_time(), ..Idle::default() };
+        if self.stopped.is_none() && self.question.is_none() && self.paused.is_none() {
+            match self.deadline(task) {
+                Some(deadline) if deadline <= now => return Ok(self.limit_reached(&view).unwrap_or(Move::Idle(idle))),
+                Some(deadline) => idle.wake(deadline),
+                None => {}
+            }
+        }
         let may_start = self.paused.is_none() && !self.aborted && self.question.is_none() && self.stopped.is_none();
         idle.person = self.question.is_some();
         for (id, branch) in &self.branches {
@@ -129,7 +136,7 @@ impl RunState {
     ) -> Result<Option<Move>, NotLoaded> {
         Ok(match &branch.phase {
             Phase::Deciding => Some(self.decide(view, id, branch)?),
-            Phase::Ready if may_start => Some(match self.step_limit(view) {
+            Phase::Ready if may_start => Some(match self.limit_reached(view) {
                 Some(reached) => reached,
                 None => self.start_step(view, id, branch),
             }),
@@ -138,7 +145,7 @@ impl RunState {
                 idle.person = true;
                 None
             }
-            Phase::Waiting { on: WaitFor::Time(until) } if *until <= view.now => {
+            Phase::Waiting { on: WaitFor::Time(until) } if *until <= view.now && !self.is_out_of_time() => {
                 Some(record(Event::WaitEnded(WaitEnded { branch: id })))
             }
             Phase::Waiting { on: WaitFor::Time(until) } => {
@@ -154,7 +161,9 @@ impl RunState {
                     }
                     match &action.state {
                         ActionState::Decided if self.paused.is_none() => return Ok(Some(Move::Call(call))),
-                        ActionState::Backoff { until } if *until <= view.now && self.paused.is_none() => {
+                        ActionState::Backoff { until }
+                            if *until <= view.now && self.paused.is_none() && !self.is_out_of_time() =>
+                        {
                             return Ok(Some(Move::Call(call)));
                         }
                         ActionState::Backoff { until } => idle.wake(*until),
@@ -217,7 +226,9 @@ impl RunState {
             match self.holds(view, when, &no_locals)? {
                 Ok(true) => {}
                 Ok(false) => return ended(SubgoalOutcome::Skipped, format!("`{when}` does not hold")),
-                Err(reason) => return ended(SubgoalOutcome::Skipped, format!("`{when}` has no value: {reason}")),
+                Err(reason) => {
+                    return Ok(Some(self.fail_at_start(subgoal, format!("`when: {when}` has no value: {reason}"))));
+                }
             }
         }
         let started = |list| Event::SubgoalStarted(SubgoalStarted { subgoal: subgoal.id.clone(), list });
@@ -236,11 +247,15 @@ impl RunState {
                 let items = Payload::stow(Json::Array(items), &mut blobs);
                 Ok(Some(Move::Record(vec![Draft { event: started(Some(List { items, count })), blobs }])))
             }
-            Err(reason) => {
-                let failed = SubgoalEnded { subgoal: subgoal.id.clone(), outcome: SubgoalOutcome::Failed, reason };
-                Ok(Some(Move::Record(vec![started(None).into(), Event::SubgoalEnded(failed).into()])))
-            }
+            Err(reason) => Ok(Some(self.fail_at_start(subgoal, reason))),
         }
+    }
+
+    /// A subgoal that can't begin, since an expression of it has no value.
+    fn fail_at_start(&self, subgoal: &Subgoal, reason: String) -> Move {
+        let started = SubgoalStarted { subgoal: subgoal.id.clone(), list: None };
+        let failed = SubgoalEnded { subgoal: subgoal.id.clone(), outcome: SubgoalOutcome::Failed, reason };
+        Move::Record(vec![Event::SubgoalStarted(started).into(), Event::SubgoalEnded(failed).into()])
     }
 
     /// Opens a branch for the next item, for one that was set aside, or for the subgoal as a whole.
@@ -255,7 +270,7 @@ impl RunState {
         let Some(list) = &progress.list else {
             let nothing_to_do = open > 0 || progress.done > 0 || subgoal.steps.is_empty();
             return Ok((!nothing_to_do).then(|| {
-                self.step_limit(view).unwrap_or_else(|| {
+                self.limit_reached(view).unwrap_or_else(|| {
                     self.open_step(self.last_branch.next(), subgoal, progress, None, None, Vec::new())
                 })
             }));
@@ -278,7 +293,7 @@ impl RunState {
                 Some(next) => next.item,
             }
         };
-        if let Some(reached) = self.step_limit(view) {
+        if let Some(reached) = self.limit_reached(view) {
             return Ok(Some(reached));
         }
         let mut blobs = Vec::new();
@@ -320,18 +335,25 @@ impl RunState {
         Ok(record(Event::RunEnded(evaluate::end(view.task, &self.subgoals, checks))))
     }
 
+    /// When the run's time is up.
+    fn deadline(&self, task: &Task) -> Option<Timestamp> {
+        let raised = self.raised.max_duration_ms.map(std::time::Duration::from_millis);
+        raised.or(task.limits.max_duration.map(|span| span.0)).map(|max| self.started_at.after(max))
+    }
+
+    /// Whether the run was stopped since its time is up: then neither waits nor further tries go on.
+    fn is_out_of_time(&self) -> bool {
+        self.stopped.as_ref().is_some_and(|stopped| stopped.limit == "max_duration")
+    }
+
     /// The record that a limit is reached, once no further step may start.
-    fn step_limit(&self, view: &View<'_>) -> Option<Move> {
+    fn limit_reached(&self, view: &View<'_>) -> Option<Move> {
         let max_steps = self.max_steps(view.task);
-        let max_duration = self.raised.max_duration_ms.map(std::time::Duration::from_millis).or(view
-            .task
-            .limits
-            .max_duration
-            .map(|span| span.0));
-        let reached = if self.last_step.0 >= max_steps {
+        let reached = if let Some(deadline) = self.deadline(view.task).filter(|deadline| *deadline <= view.now) {
+            let value = crate::time::Span(deadline.since(self.started_at)).to_string();
+            LimitReached { limit: "max_duration".to_owned(), value }
+        } else if self.last_step.0 >= max_steps {
             LimitReached { limit: "max_steps".to_owned(), value: max_steps.to_string() }
-        } else if let Some(max) = max_duration.filter(|max| view.now.since(self.started_at) >= *max) {
-            LimitReached { limit: "max_duration".to_owned(), value: crate::time::Span(max).to_string() }
         } else {
             return None;
         };

@@ -15,8 +15,8 @@ use loopforge_tools::{CallContext, EffectStatus};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
+use crate::answer::unknown_effect;
 use crate::clock;
-use crate::engine::unknown_effect;
 use crate::error::EngineError;
 use crate::gateway::admit::{self, Refusal};
 use crate::gateway::attempt::{self, Asked, Overdue, Tried};

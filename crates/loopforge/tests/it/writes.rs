@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use loopforge_core::id::StepNo;
 use loopforge_core::json::Json;
 use loopforge_core::record::{Answer, OutcomeSource, RunOutcome, RunStatus};
 use loopforge_core::tool::{Code, ToolResult};
@@ -76,10 +77,14 @@ async fn a_person_stops_the_run_and_the_effect_stays_in_the_list() {
     let bench = Bench::new(ONE_WRITE).tool("put", &put);
     let asked = bench.run().await;
     bench.answer(&asked, Answer::Abort).await;
-    let story = bench.resume(asked.report.run).await;
-    assert_eq!(story.report.outcome, Some(RunOutcome::Cancelled));
+    let run = asked.report.run;
+    assert_eq!(bench.store.run(run).await.unwrap().status, RunStatus::Cancelled, "it ends at once");
     assert_eq!(put.calls().len(), 1);
-    assert_eq!(bench.store.effects(story.report.run).await.unwrap()[0].state, EffectState::Unknown);
+    assert_eq!(bench.store.effects(run).await.unwrap()[0].state, EffectState::Unknown);
+    assert!(
+        bench.engine().answer(run, Some(StepNo(1)), Answer::Happened, "a person").await.is_err(),
+        "nothing is open"
+    );
 }
 
 /// IDM-02

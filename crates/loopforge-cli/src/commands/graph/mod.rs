@@ -62,7 +62,7 @@ impl Graph {
         }
         out.finish()?;
         for problem in &picture.problems {
-            eprintln!("problem: {}", safe(problem));
+            crate::say!("problem: {}", safe(problem));
         }
         Ok(Exit::Success)
     }

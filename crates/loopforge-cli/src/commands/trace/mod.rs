@@ -62,14 +62,14 @@ impl Trace {
                         if !context.json {
                             writeln!(out, "{seq:>6}  damaged")?;
                         }
-                        eprintln!("record {seq}: {}", safe(&problem));
+                        crate::say!("record {seq}: {}", safe(&problem));
                     }
                 }
             }
         }
         out.finish()?;
         if last < info.head.0 {
-            eprintln!("{} more records; go on with `--after {last}`", info.head.0 - last);
+            crate::say!("{} more records; go on with `--after {last}`", info.head.0 - last);
         }
         Ok(if damaged { Exit::Environment } else { Exit::Success })
     }

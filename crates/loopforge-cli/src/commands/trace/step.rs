@@ -86,7 +86,7 @@ async fn records(store: &dyn Store, info: &RunInfo, step: StepNo) -> Result<Vec<
                         records.push(*record);
                     }
                 }
-                Place::Unreadable { seq, problem } => eprintln!("record {seq}: {}", safe(&problem)),
+                Place::Unreadable { seq, problem } => crate::say!("record {seq}: {}", safe(&problem)),
             }
         }
     }
@@ -224,7 +224,7 @@ impl Shown<'_> {
     async fn open(&self, payload: &Payload) -> Result<Json, CliError> {
         let (value, problems) = view::open(self.store, payload).await?;
         for problem in problems {
-            eprintln!("problem: {}", safe(&problem));
+            crate::say!("problem: {}", safe(&problem));
         }
         Ok(value)
     }
