@@ -157,7 +157,9 @@ impl From<StoreError> for CliError {
             StoreError::ReadOnly(_) => {
                 environment.hint("make the store's folder writable, or choose another with `--store`")
             }
-            StoreError::Unavailable(_) => environment.hint("another process may hold the store for long; try again"),
+            StoreError::Unavailable(_) => {
+                environment.hint("if another process holds the store for long, wait and try again")
+            }
             StoreError::Corrupt(_) => environment.hint("`loopforge doctor` says what is damaged; nothing was changed"),
             StoreError::Newer { .. } => environment.hint("use the newer LoopForge that wrote it"),
             StoreError::NotAStore(_) => environment.hint("choose another file with `--store sqlite:PATH`"),

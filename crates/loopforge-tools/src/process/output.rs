@@ -71,7 +71,7 @@ impl Output {
                 let (code, meaning) = classify(exit_code, effect);
                 let mut failure = ToolResult::failure(code, describe(meaning, stderr));
                 failure.data = self.data;
-                failure
+                if exit_code == EX_TEMPFAIL { failure.not_sent() } else { failure }
             }
         };
         result.marks = self.marks;
@@ -195,6 +195,9 @@ fn by_number(number: u8) -> Option<Code> {
     CODES.into_iter().find(|code| *code as u8 == number)
 }
 
+/// The command's own word that it did nothing yet and wants to be called again. Source: sysexits.h.
+const EX_TEMPFAIL: i32 = 75;
+
 /// What an exit code other than 0 means.
 ///
 /// Any other code says that something went wrong, but not where: Python exits with 1 when a script crashes half-way. Of a
@@ -208,7 +211,7 @@ fn classify(exit_code: i32, effect: Effect) -> (Code, String) {
         66 => (Code::NotFound, "input not found"),
         68 => (Code::NotFound, "host not found"),
         69 => (Code::Unavailable, "service unavailable"),
-        75 => (Code::Unavailable, "temporary failure"),
+        EX_TEMPFAIL => (Code::Unavailable, "temporary failure"),
         76 => (Code::MalformedOutput, "protocol error"),
         77 => (Code::Unauthorized, "no permission"),
         70 => (Code::Internal, "internal software error"),

@@ -137,6 +137,8 @@ fn an_unexplained_exit_of_a_write_leaves_its_effect_open() {
     let write = |stdout: &str, code| Output::read(stdout.into()).into_result(code, "", Effect::Write);
     assert_eq!(write("", 1).code, Code::Unknown);
     assert!(write("", 1).leaves_effect_unknown());
+    assert!(!write("", 75).leaves_effect_unknown(), "a temporary failure is the command's word that nothing happened");
+    assert!(write("", 69).leaves_effect_unknown());
     assert_eq!(write("", 65).code, Code::InvalidArgument);
     assert_eq!(write(r#"{"ok": false, "error": "sold out"}"#, 1).code, Code::Permanent);
 }
