@@ -290,6 +290,8 @@ pub struct RunInfo {
 /// Who holds a live lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
+    /// The worker's id, as [`Worker::id`] has it.
+    pub id: String,
     /// The worker's label.
     pub label: String,
     /// Until when, unless it is renewed.

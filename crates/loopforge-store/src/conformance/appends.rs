@@ -39,7 +39,8 @@ pub async fn creation(store: &dyn Store) {
     assert_eq!((info.status, info.head, info.steps, info.wake_at), (RunStatus::Running, Seq(2), 0, None));
     assert_eq!((info.name.as_str(), info.workspace.as_str()), (new.name.as_str(), new.workspace.as_str()));
     assert_eq!((info.base.as_str(), info.created_at), (new.base.as_str(), new.at));
-    assert_eq!(info.owner.map(|owner| owner.label).as_deref(), Some("a"));
+    let owner = info.owner.expect("its lease is live");
+    assert_eq!((owner.id, owner.label), (samples::worker("a").id, samples::worker("a").label));
     assert_eq!(store.task(info.task).await.as_deref(), Ok(new.task.as_slice()));
     assert_eq!(archive(store, new.id).await, new.records);
 

@@ -125,7 +125,8 @@ impl Run {
 
     fn look(&self, now: Timestamp) -> RunInfo {
         let owner = self.held.as_ref().filter(|held| held.until > now);
-        RunInfo { owner: owner.map(|held| Owner { label: held.label.clone(), until: held.until }), ..self.info.clone() }
+        let owner = owner.map(|held| Owner { id: held.worker.clone(), label: held.label.clone(), until: held.until });
+        RunInfo { owner, ..self.info.clone() }
     }
 
     fn push(&mut self, records: Vec<Record>) {

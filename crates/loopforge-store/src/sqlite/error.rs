@@ -46,7 +46,7 @@ pub(crate) fn store_error(error: &Error, path: &Path) -> StoreError {
     let place = path.display();
     let Error::SqliteFailure(failure, _) = error else {
         // A value of a type or length that nobody wrote.
-        return StoreError::Corrupt(format!("{place}: {error}; run `loopforge check`, and restore a backup"));
+        return StoreError::Corrupt(format!("{place}: {error}; run `loopforge doctor`, and restore a backup"));
     };
     match failure.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
@@ -57,7 +57,7 @@ pub(crate) fn store_error(error: &Error, path: &Path) -> StoreError {
             StoreError::ReadOnly(format!("{place} or its folder can't be written to"))
         }
         ErrorCode::DatabaseCorrupt => {
-            StoreError::Corrupt(format!("{place}: {error}; run `loopforge check`, and restore a backup"))
+            StoreError::Corrupt(format!("{place}: {error}; run `loopforge doctor`, and restore a backup"))
         }
         ErrorCode::NotADatabase => StoreError::NotAStore(format!("{place} is not an SQLite database")),
         ErrorCode::CannotOpen => match writable(path) {

@@ -74,7 +74,7 @@ fn known_run(connection: &Connection, run: RunId) -> Result<Option<i64>, Failed>
 }
 
 const RUN_COLUMNS: &str = "id, name, task, workspace, base, status, head_seq, steps, created_at, updated_at, wake_at, \
-                           lease_id, lease_until, worker_label";
+                           lease_id, lease_until, worker_label, worker_id";
 
 pub(crate) fn run(connection: &Connection, run: RunId, now: Timestamp) -> Result<RunInfo, Failed> {
     let info = connection
@@ -103,7 +103,7 @@ fn run_info(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<Result<RunInfo, S
     };
     let until = row.get::<_, Option<i64>>(12)?.map(Timestamp).filter(|until| *until > now);
     let leased = row.get::<_, Option<[u8; 16]>>(11)?.is_some();
-    let label: Option<String> = row.get(13)?;
+    let (label, worker): (Option<String>, Option<String>) = (row.get(13)?, row.get(14)?);
     Ok(Ok(RunInfo {
         id,
         name: row.get(1)?,
@@ -116,7 +116,11 @@ fn run_info(row: &Row<'_>, now: Timestamp) -> rusqlite::Result<Result<RunInfo, S
         created_at: Timestamp(row.get(8)?),
         updated_at: Timestamp(row.get(9)?),
         wake_at: row.get::<_, Option<i64>>(10)?.map(Timestamp),
-        owner: until.filter(|_| leased).map(|until| Owner { label: label.unwrap_or_default(), until }),
+        owner: until.filter(|_| leased).map(|until| Owner {
+            id: worker.unwrap_or_default(),
+            label: label.unwrap_or_default(),
+            until,
+        }),
     }))
 }
 
@@ -187,7 +191,7 @@ fn load(connection: &Connection, run: RunId, key: i64, versions: Vec<Version>) -
                 Ok(StateVersion { member: saved.member, seq: record.seq, at: record.at, value: saved.value })
             }
             _ => Err(Failed::Refused(StoreError::Corrupt(format!(
-                "record {} of {run} does not save `{}`, as the table of state says; run `loopforge check`",
+                "record {} of {run} does not save `{}`, as the table of state says; run `loopforge doctor`",
                 version.seq, version.key
             )))),
         }
@@ -292,7 +296,7 @@ fn effect(connection: &Connection, run: RunId, key: i64, row: &Row<'_>) -> Resul
     let action = ActionId { step: StepNo(unsigned(step)), action: ActionNo(action) };
     let wrong = |what: &str| {
         Failed::Refused(StoreError::Corrupt(format!(
-            "the effect of action {action} of {run} has a wrong {what}; run `loopforge check`"
+            "the effect of action {action} of {run} has a wrong {what}; run `loopforge doctor`"
         )))
     };
     let state: String = row.get(4)?;
