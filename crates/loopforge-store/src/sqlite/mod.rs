@@ -21,6 +21,7 @@ mod body;
 mod check;
 mod content;
 mod error;
+mod identity;
 mod lease;
 mod open;
 mod read;

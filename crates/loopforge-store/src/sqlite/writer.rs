@@ -18,6 +18,7 @@ use rusqlite::wal::CheckpointMode;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::{Failed, store_error};
+use super::identity::Identity;
 use super::open::{self, Options};
 use crate::StoreError;
 
@@ -48,8 +49,10 @@ impl Writer {
     /// Starts the thread with a connection that is ready to write.
     pub(crate) fn start(path: PathBuf, options: Options, connection: Connection) -> std::io::Result<Self> {
         let (queue, waiting) = mpsc::channel(QUEUE);
+        let opened = Identity::of(&path)?;
         let mut state = State {
             path,
+            opened,
             options,
             connection: None,
             full_sync: None,
@@ -137,6 +140,8 @@ impl<T: Send, F: FnMut(&Connection) -> Result<T, Failed> + Send> Work for Operat
 
 struct State {
     path: PathBuf,
+    /// The file that was at `path` when the store was opened.
+    opened: Identity,
     options: Options,
     /// None after an error that may have left it in doubt: it is opened anew for the next operation.
     connection: Option<Connection>,
@@ -170,6 +175,10 @@ impl State {
     }
 
     fn commit(&mut self, mut batch: Vec<Box<dyn Work>>) {
+        if let Err(error) = self.opened.require_at(&self.path) {
+            batch.into_iter().for_each(|work| work.answer(Err(error.clone())));
+            return;
+        }
         let Err(error) = self.transaction(&mut batch) else {
             batch.into_iter().for_each(|work| work.answer(Ok(())));
             return;

@@ -226,3 +226,42 @@ async fn faults_are_injected_in_turn() {
     assert_eq!(store.append(&lease, append).await, Ok(Appended::AlreadyMine));
     assert_eq!(archive(store.inner(), lease.run).await.unwrap().len(), 2);
 }
+
+/// Makes sure that nothing is written while another file, or none, is where the store's was.
+async fn assert_refused(store: &SqliteStore, lease: &mut Lease) {
+    for durability in [Durability::Soft, Durability::Hard] {
+        let error = add_step(store, lease, 2, durability).await.unwrap_err();
+        let StoreError::Corrupt(problem) = &error else { panic!("{error}") };
+        assert!(problem.contains("was removed or replaced while it was open"), "{problem}");
+        assert!(!error.is_transient());
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_is_removed_while_it_is_open_takes_nothing_more() {
+    let (folder, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let mut lease = run_of(&store, 1).await;
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    assert_refused(&store, &mut lease).await;
+    assert!(!path.exists(), "it is not made anew either");
+}
+
+#[tokio::test]
+async fn a_store_that_is_replaced_while_it_is_open_takes_nothing_more_until_it_is_back() {
+    let (folder, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let mut lease = run_of(&store, 1).await;
+    let (other, aside) = (folder.path().join("other.db"), folder.path().join("aside.db"));
+    drop(SqliteStore::open(&other).unwrap());
+    std::fs::hard_link(&path, &aside).unwrap();
+    let untouched = std::fs::read(&other).unwrap();
+    std::fs::rename(&other, &path).unwrap();
+    assert_refused(&store, &mut lease).await;
+    assert_eq!(std::fs::read(&path).unwrap(), untouched);
+    std::fs::rename(&aside, &path).unwrap();
+    assert_eq!(add_step(&store, &mut lease, 2, Durability::Hard).await, Ok(Appended::Written));
+    drop(store);
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(archive(&store, lease.run).await.unwrap().len(), 11);
+}
