@@ -6,11 +6,10 @@ use std::time::Duration;
 use loopforge_core::id::StepToken;
 use loopforge_core::json::Json;
 use loopforge_core::record::{
-    ActionNotHappened, ActionRefused, ActionStarted, ActionUnknown, AttemptFailed, Event, Outcome, OutcomeSource,
+    ActionNotHappened, ActionStarted, ActionUnknown, AttemptFailed, Event, Outcome, OutcomeSource,
 };
-use loopforge_core::run::{Action, ActionState, Branch, Call};
-use loopforge_core::tool::{Code, Effect, ToolResult};
-use loopforge_store::EffectState;
+use loopforge_core::run::{Action, ActionState, Call};
+use loopforge_core::tool::{Effect, ToolResult};
 use loopforge_tools::{CallContext, EffectStatus};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
@@ -18,25 +17,15 @@ use tokio_util::sync::CancellationToken;
 use crate::answer::unknown_effect;
 use crate::clock;
 use crate::error::EngineError;
-use crate::gateway::admit::{self, Refusal};
 use crate::gateway::attempt::{self, Asked, Overdue, Tried};
 use crate::gateway::{Armed, StatusVia, outcome};
 use crate::journal;
 
+use super::admission::Admission;
 use super::{Done, Flight, Run};
 
 /// Times that a status query without an answer is made again, and the wait before each.
 const ASK_AGAIN: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
-
-/// What the checks before a call lead to.
-enum Admission {
-    /// It can be made, with these arguments.
-    Make(Json),
-    /// It isn't made: its outcome is known, or it was refused. The records are written.
-    Settled,
-    /// It must wait for another call.
-    Hold,
-}
 
 impl Run {
     /// Makes all calls that are ready: checks them, archives the intents of writes, then starts them.
@@ -60,133 +49,6 @@ impl Run {
             self.dispatch(call, arguments);
         }
         Ok(())
-    }
-
-    async fn admit(&mut self, call: Call, admitted: &[(Call, Json)]) -> Result<Admission, EngineError> {
-        let Some((branch_id, action)) = self.state.action(call.action).map(|(id, action)| (id, action.clone())) else {
-            return Ok(Admission::Settled);
-        };
-        let prepared = Arc::clone(&self.prepared);
-        let armed = prepared.toolbox.get(&action.tool);
-        let arguments = loop {
-            match action.arguments.open(&self.values.blobs) {
-                Ok(arguments) => break arguments,
-                Err(missing) => self.load(missing).await?,
-            }
-        };
-        let branch: &Branch = &self.state.branches[&branch_id];
-        if let Err(refusal) =
-            admit::check(&prepared.task, &self.state, branch, &action, armed.map(Arc::as_ref), &arguments)
-        {
-            return self.refuse(call, refusal);
-        }
-        let Some(armed) = armed else { return Ok(Admission::Settled) };
-        if let Some(refusal) = self.check_grounds(&action.tool, armed, &arguments).await? {
-            return self.refuse(call, refusal);
-        }
-        if let Some(rule) = &armed.requires {
-            let holds = loop {
-                match self.state.precondition(&prepared.task, &self.values, branch_id, rule) {
-                    Ok(holds) => break holds,
-                    Err(missing) => self.load(missing).await?,
-                }
-            };
-            if let Some(refusal) = admit::precondition(&action.tool, rule.source(), holds) {
-                return self.refuse(call, refusal);
-            }
-        }
-        if action.tries() >= armed.contract.retry.max_attempts && action.effect == Effect::Write {
-            let tries = action.tries();
-            let result =
-                ToolResult::failure(Code::Unavailable, format!("it did not take effect in {tries} tries")).not_sent();
-            self.finish_action(call, action.attempts, OutcomeSource::Call, armed, result, Duration::ZERO)?;
-            return Ok(Admission::Settled);
-        }
-        if action.attempts == 0
-            && let Some(key) = &action.business_key
-        {
-            if self.is_open_elsewhere(&action, key, admitted) {
-                return Ok(Admission::Hold);
-            }
-            if let Some(known) = self.first_result(call, &action, key).await? {
-                return Ok(known);
-            }
-        }
-        if let Some(outcome) = self.cached(&action, armed) {
-            self.finish_outcome(
-                call,
-                action.attempts.max(1),
-                OutcomeSource::Cache,
-                outcome,
-                Vec::new(),
-                Duration::ZERO,
-            )?;
-            return Ok(Admission::Settled);
-        }
-        let busy = self.in_flight.values().filter(|flight| flight.tool == action.tool).count()
-            + admitted.iter().filter(|(other, _)| self.tool_of(*other) == Some(&action.tool)).count();
-        if armed.concurrency.is_some_and(|limit| busy >= limit) {
-            return Ok(Admission::Hold);
-        }
-        Ok(Admission::Make(arguments))
-    }
-
-    fn refuse(&mut self, call: Call, refusal: Refusal) -> Result<Admission, EngineError> {
-        let refused = ActionRefused {
-            branch: call.branch,
-            id: call.action,
-            code: refusal.code,
-            check: refusal.check.to_owned(),
-            reason: refusal.reason,
-        };
-        self.record(vec![Event::ActionRefused(refused).into()])?;
-        Ok(Admission::Settled)
-    }
-
-    fn tool_of(&self, call: Call) -> Option<&String> {
-        self.state.action(call.action).map(|(_, action)| &action.tool)
-    }
-
-    /// Whether another action of this run is about to have, or may have had, the same effect.
-    fn is_open_elsewhere(&self, action: &Action, key: &str, admitted: &[(Call, Json)]) -> bool {
-        let same = |other: &Action| other.id != action.id && other.business_key.as_deref() == Some(key);
-        self.state.branches.values().any(|branch| match &branch.phase {
-            loopforge_core::run::Phase::Acting { actions } => actions.iter().any(|other| {
-                same(other) && (other.attempts > 0 || admitted.iter().any(|(call, _)| call.action == other.id))
-            }),
-            _ => false,
-        })
-    }
-
-    /// The same effect was made before in this run: its first result is this call's, too (R41).
-    async fn first_result(&mut self, call: Call, action: &Action, key: &str) -> Result<Option<Admission>, EngineError> {
-        // What became of the other one may be decided and not archived yet.
-        self.flush().await?;
-        let Some(effect) = self.store.effect_by_key(self.id, key).await? else { return Ok(None) };
-        if effect.action == action.id {
-            return Ok(None);
-        }
-        match (effect.state, effect.outcome) {
-            (EffectState::Confirmed, outcome) => {
-                let outcome = outcome.unwrap_or_else(outcome::without_data);
-                self.finish_outcome(call, 1, OutcomeSource::FirstResult, outcome, Vec::new(), Duration::ZERO)?;
-                Ok(Some(Admission::Settled))
-            }
-            (EffectState::Started | EffectState::Unknown, _) => {
-                let reason = format!(
-                    "the same effect was started in step {} and its outcome is not known: `loopforge effects {}` shows it",
-                    effect.action.step, self.id
-                );
-                self.refuse(call, Refusal { code: Code::Refused, check: "effect_key", reason }).map(Some)
-            }
-            (EffectState::Failed | EffectState::NotHappened, _) => Ok(None),
-        }
-    }
-
-    fn cached(&self, action: &Action, armed: &Armed) -> Option<Outcome> {
-        let good_for = armed.cache?;
-        let (outcome, at) = self.cache.get(&(action.tool.clone(), action.digest))?;
-        (clock::now().since(*at) < good_for).then(|| outcome.clone())
     }
 
     /// Archives the intent of a write. A read has none: it can be made again.
@@ -314,7 +176,7 @@ impl Run {
         self.record(vec![Event::ActionUnknown(unknown).into()])
     }
 
-    fn finish_action(
+    pub(super) fn finish_action(
         &mut self,
         call: Call,
         attempt: u32,
@@ -333,7 +195,7 @@ impl Run {
         self.finish_outcome(call, attempt, source, outcome, blobs, took)
     }
 
-    fn finish_outcome(
+    pub(super) fn finish_outcome(
         &mut self,
         call: Call,
         attempt: u32,

@@ -3,6 +3,7 @@
 //! One task owns the run's state; calls run beside it and send back what came of them. Before any call is made, all that was
 //! decided before it is archived as durably as it needs (see `journal`).
 
+mod admission;
 mod call;
 mod grounds;
 mod report;

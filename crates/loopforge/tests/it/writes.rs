@@ -151,6 +151,26 @@ async fn an_idempotent_write_is_repeated_with_its_token() {
     assert_eq!(calls[0].token, calls[1].token);
 }
 
+/// It may have happened already: whether it should is no question any more.
+#[tokio::test]
+async fn a_repetition_is_not_held_up_by_a_check_that_the_first_try_passed() {
+    let put = Scripted::write(|asked| async move {
+        // Meanwhile the other subgoal ends, and the precondition with it.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        match asked.number {
+            1 => ToolResult::failure(Code::Unknown, "the line broke"),
+            _ => ToolResult::success(Json::Null),
+        }
+    });
+    let task = "
+tools: { put: { builtin: put, idempotent: true, requires: '!subgoals.other.done' } }
+subgoals: [{ id: a, steps: [{ call: put }] }, { id: other, steps: [{ wait: 20ms }] }]
+";
+    let story = Bench::new(task).tool("put", &put).run().await;
+    assert_eq!(story.report.outcome, Some(RunOutcome::Succeeded));
+    assert_eq!((put.calls().len(), story.refused().len()), (2, 0));
+}
+
 #[tokio::test]
 async fn a_write_that_never_reached_its_target_is_simply_tried_again() {
     let put = Scripted::write(|asked| async move {
