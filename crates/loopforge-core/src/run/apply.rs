@@ -346,6 +346,9 @@ impl RunState {
             }
             (Some(id), None) => {
                 let branch = self.branch_in(id, "question_asked")?;
+                if matches!(branch.phase, Phase::Acting { .. }) {
+                    return Err("the branch has calls at work: say which one is asked about".to_owned());
+                }
                 branch.phase = Phase::Waiting { on: WaitFor::Person(question) };
             }
         }

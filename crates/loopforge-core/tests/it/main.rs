@@ -1,3 +1,4 @@
 //! Tests of the core through its public door.
 
+mod run;
 mod task;
