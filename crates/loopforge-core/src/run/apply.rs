@@ -98,8 +98,9 @@ impl RunState {
                 if action.effect == Effect::Read {
                     return Err("a read has no intent".to_owned());
                 }
-                if event.attempt != action.attempts + 1 {
-                    return Err(format!("try {} must come next", action.attempts + 1));
+                let next = action.attempts.saturating_add(1);
+                if event.attempt != next {
+                    return Err(format!("try {next} must come next"));
                 }
                 action.attempts = event.attempt;
                 action.state = ActionState::Started;
@@ -389,7 +390,9 @@ impl RunState {
         if branch.step != event.step {
             return Err(format!("step {} is open", branch.step));
         }
-        let (failed, useful) = (branch.failure.is_some(), branch.useful);
+        // An entry without a value fails the step, and no other record says so.
+        let failed = !matches!(event.verdict.route, Route::Continue | Route::BranchDone);
+        let useful = branch.useful;
         self.totals.steps += 1;
         self.totals.failures_in_row = if failed { self.totals.failures_in_row + 1 } else { 0 };
         self.totals.fruitless_in_row = if useful { 0 } else { self.totals.fruitless_in_row + 1 };
@@ -524,7 +527,8 @@ impl Branch {
 
     /// The entry is done; the next one comes.
     fn did(&mut self, entry: u32) {
-        self.entry = entry + 1;
+        // Any number can stand in a damaged archive.
+        self.entry = entry.saturating_add(1);
         self.alternative = 0;
         self.corrected = false;
         self.did = true;

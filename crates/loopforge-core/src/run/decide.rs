@@ -41,8 +41,9 @@ impl RunState {
         }
         let subgoal = &view.task.subgoals[branch.subgoal];
         let locals = locals(subgoal, branch);
-        if branch.failure.is_some() {
-            let entry = &subgoal.steps[branch.entry as usize];
+        if branch.failure.is_some()
+            && let Some(entry) = subgoal.steps.get(branch.entry as usize)
+        {
             // The alternatives of an entry stand for its call; after a refused change of state there is none.
             return match entry.or_else.get(branch.alternative as usize) {
                 Some(alternative) => {
@@ -101,7 +102,7 @@ impl RunState {
         branch: &Branch,
         locals: &BTreeMap<String, Payload>,
     ) -> Result<Option<NextEntry<'a>>, NotLoaded> {
-        for (position, entry) in (branch.entry..).zip(subgoal.steps.iter().skip(branch.entry as usize)) {
+        for (position, entry) in (0..).zip(&subgoal.steps).skip(branch.entry as usize) {
             let next = |problem| Ok(Some(NextEntry { position, entry, problem }));
             match &entry.when {
                 None => return next(None),

@@ -196,7 +196,8 @@ impl RunState {
                 {
                     return Ok(Some(next));
                 }
-                if open > 0 || (progress.failure.is_none() && !progress.deferred.is_empty()) {
+                // What is left may only have no room now, or not be due yet.
+                if open > 0 || (progress.failure.is_none() && progress.has_more(subgoal)) {
                     return Ok(None);
                 }
                 self.end_subgoal(view, subgoal, progress).map(Some)
@@ -267,19 +268,18 @@ impl RunState {
         open: usize,
         idle: &mut Idle,
     ) -> Result<Option<Move>, NotLoaded> {
-        let Some(list) = &progress.list else {
-            let nothing_to_do = open > 0 || progress.done > 0 || subgoal.steps.is_empty();
-            return Ok((!nothing_to_do).then(|| {
-                self.limit_reached(view).unwrap_or_else(|| {
-                    self.open_step(self.last_branch.next(), subgoal, progress, None, None, Vec::new())
-                })
-            }));
-        };
         let moving = self.branches.values().filter(|branch| !matches!(branch.phase, Phase::Waiting { .. })).count();
         let parallel = subgoal.foreach.as_ref().map_or(1, |foreach| foreach.parallel.max(1));
         if open >= parallel as usize || moving >= view.task.limits.parallel.max(1) as usize {
             return Ok(None);
         }
+        let Some(list) = &progress.list else {
+            return Ok(progress.has_more(subgoal).then(|| {
+                self.limit_reached(view).unwrap_or_else(|| {
+                    self.open_step(self.last_branch.next(), subgoal, progress, None, None, Vec::new())
+                })
+            }));
+        };
         let item = if progress.begun < list.count {
             progress.begun
         } else {
@@ -452,6 +452,16 @@ impl RunState {
             Ok(value) => Ok(Ok(value)),
             Err(EvalError::NotLoaded(missing)) => Err(missing),
             Err(EvalError::Invalid { message, .. }) => Ok(Err(message)),
+        }
+    }
+}
+
+impl Progress {
+    /// Whether there is something for which no branch was opened yet.
+    fn has_more(&self, subgoal: &Subgoal) -> bool {
+        match &self.list {
+            Some(list) => self.begun < list.count || !self.deferred.is_empty(),
+            None => self.done == 0 && !subgoal.steps.is_empty(),
         }
     }
 }

@@ -158,3 +158,47 @@ async fn large_items_and_results_reach_steps_and_state_unchanged() {
     assert_eq!(get.called_with("item"), items);
     assert_eq!(bench.state(story.report.run, "got").await["i2"]["item"], items[2]);
 }
+
+#[tokio::test]
+async fn a_list_that_finds_no_room_waits_for_it_and_is_worked_on() {
+    let get = Scripted::read(|asked| async move {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        ToolResult::success(asked.arguments)
+    });
+    let task = "
+inputs: { items: { value: [a, b, c] } }
+tools: { get: { builtin: get } }
+loop: { parallel: 1 }
+subgoals:
+  - id: first
+    foreach: { in: inputs.items, as: item, parallel: 4 }
+    steps: [{ call: get, with: { item: '${ item }' }, save: 'one[item]' }]
+  - id: second
+    foreach: { in: inputs.items, as: item, parallel: 4 }
+    steps: [{ call: get, with: { item: '${ item }' }, save: 'two[item]' }]
+  - id: third
+    steps: [{ call: get, with: { item: 1 }, save: three }]
+evaluator: { criteria: ['size(state.one) == 3 && size(state.two) == 3 && state.three.item == 1'] }
+";
+    let story = Bench::new(task).tool("get", &get).run().await;
+    assert_eq!(story.report.outcome, Some(RunOutcome::Succeeded), "{:?}", story.report);
+    assert_eq!(get.calls().len(), 7);
+}
+
+#[tokio::test]
+async fn a_condition_without_a_value_fails_its_step() {
+    let get = Scripted::read(|asked| async move { ToolResult::success(asked.arguments) });
+    for when in ["state.a.c == 1", "state.a / 0 == 1", "state.a"] {
+        let task = format!(
+            "
+tools: {{ get: {{ builtin: get }} }}
+subgoals:
+  - id: one
+    steps: [{{ set: {{ a: 1 }} }}, {{ call: get, when: '{when}' }}]
+"
+        );
+        let story = Bench::new(&task).tool("get", &get).run().await;
+        assert_eq!(story.report.outcome, Some(RunOutcome::Failed), "{when}");
+    }
+    assert_eq!(get.calls().len(), 0);
+}
