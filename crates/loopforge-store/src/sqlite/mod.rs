@@ -23,6 +23,7 @@ mod content;
 mod error;
 mod identity;
 mod lease;
+mod log;
 mod open;
 mod read;
 mod reader;
@@ -285,6 +286,13 @@ impl Store for SqliteStore {
     }
 
     async fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        self.read(|connection| Ok(check::check(connection))).await
+        let path = self.0.path.clone();
+        // What this store itself writes was judged when it was opened.
+        let looks_only = self.0.writer.is_none();
+        self.read(move |connection| {
+            let log = if looks_only { log::check(&path) } else { None };
+            Ok(log.into_iter().chain(check::check(connection)).collect())
+        })
+        .await
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
 use super::error::store_error;
+use super::log;
 use crate::{Clock, StoreError};
 
 /// Marks a database as ours in its header: "LFrg".
@@ -18,7 +19,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x4c46_7267;
 pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
 
 /// Bytes in a page; the module's docs say why.
-const PAGE_SIZE: u32 = 4096;
+pub(crate) const PAGE_SIZE: u32 = 4096;
 
 /// The changes to an empty database that make it what this program expects, oldest first. Never edited once released.
 const MIGRATIONS: [Migration; 1] =
@@ -62,6 +63,8 @@ pub fn sqlite_version() -> &'static str {
 /// Opens the database at `path` for writing; makes it when there is none, and brings it up to date.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Connection, StoreError> {
     require_sqlite()?;
+    // Before anything else: from here on SQLite takes the log for what it makes of it.
+    let dropped = log::require_whole(path)?;
     if std::fs::metadata(path).is_ok_and(|file| file.len() > 0) {
         identify(&open_to_read(path, options)?, path)?;
     }
@@ -73,6 +76,10 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Connection, StoreEr
     let mut connection = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     set_up(&connection, options).map_err(sqlite)?;
     migrate(&mut connection, path)?;
+    if dropped {
+        // The next write begins the log anew, and what was dropped is not found again. If a reader is in the way, later.
+        connection.query_row("pragma wal_checkpoint(passive)", [], |_| Ok(())).map_err(sqlite)?;
+    }
     Ok(connection)
 }
 

@@ -1,6 +1,6 @@
 //! Damaged files: what is whole is loaded, the rest is named, and nothing stands in for what can't be read.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loopforge_core::id::{RunId, Seq};
 use loopforge_core::record::Record;
@@ -250,4 +250,90 @@ async fn a_record_of_a_later_format_is_refused_by_name() {
         StoreError::Newer { found: format!("record 4 of {run} in format 2"), known: "formats up to 1".to_owned() };
     assert_eq!(archive(&store, run).await, Err(newer));
     assert_eq!(store.records(run, Seq(0), 3).await.unwrap(), records[..3], "those before it can be read");
+}
+
+const LOG_HEADER: usize = 32;
+const FRAME: usize = 24 + 4096;
+
+/// A copy of a store of nine commits with its log, whose bytes were passed through `damage`. Also where the log's
+/// transactions end.
+async fn with_damaged_log(folder: &Path, damage: impl FnOnce(&mut Vec<u8>, &[usize])) -> (PathBuf, RunId, Vec<Record>) {
+    let (path, copied) = (folder.join("store.db"), folder.join("copy.db"));
+    let store = SqliteStore::open(&path).unwrap();
+    let lease = run_of(&store, 8).await;
+    let records = archive(&store, lease.run).await.unwrap();
+    copy(&path, &copied);
+    let log = beside(&copied, "-wal");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let ends: Vec<usize> = (LOG_HEADER..bytes.len())
+        .step_by(FRAME)
+        .filter(|frame| bytes[frame + 4..frame + 8] != [0; 4])
+        .map(|frame| frame + FRAME)
+        .collect();
+    assert_eq!(*ends.last().unwrap(), bytes.len());
+    damage(&mut bytes, &ends);
+    std::fs::write(log, bytes).unwrap();
+    (copied, lease.run, records)
+}
+
+/// Makes sure that the log is refused with this in the message, untouched, and found by a looker.
+async fn assert_log_refused(path: &Path, named: &[&str]) {
+    let log = beside(path, "-wal");
+    let before = (std::fs::read(path).unwrap(), std::fs::read(&log).unwrap());
+    let looker = SqliteStore::open_read_only(path).unwrap();
+    let findings = looker.check().await.unwrap();
+    drop(looker);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    let StoreError::Corrupt(problem) = SqliteStore::open(path).unwrap_err() else { panic!("it is damage") };
+    for part in named {
+        assert!(problem.contains(part), "{part}: {problem}");
+        let finding = &findings[0];
+        assert!(format!("{} {}", finding.problem, finding.remedy).contains(part), "{part}: {finding:?}");
+    }
+    assert_eq!((std::fs::read(path).unwrap(), std::fs::read(&log).unwrap()), before);
+}
+
+#[tokio::test]
+async fn a_flipped_bit_in_the_middle_of_a_log_is_refused_and_its_remedy_works() {
+    // Of the frame: page number, size after the commit, salt, checksum, page.
+    for place in [3, 9, 17, 24 + 2000] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut end, mut frame) = (0, 0);
+        let (path, run, records) = with_damaged_log(folder.path(), |log, ends| {
+            end = ends[ends.len() - 4];
+            frame = (end - LOG_HEADER) / FRAME + 1;
+            log[end + place] ^= 0x10;
+        })
+        .await;
+        let (place, cut) = (format!("at frame {frame}: 3 transactions"), format!("head -c {end} "));
+        assert_log_refused(&path, &[&place, &cut, "from a copy"]).await;
+        std::fs::File::options().write(true).open(beside(&path, "-wal")).unwrap().set_len(end as u64).unwrap();
+        let store = SqliteStore::open(&path).unwrap();
+        assert_eq!(archive(&store, run).await.unwrap(), records[..records.len() - 15]);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_header_of_a_log_is_refused() {
+    for place in [0, 3, 9, 17, 25] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, ..) = with_damaged_log(folder.path(), |log, _| log[place] ^= 0x10).await;
+        let StoreError::Corrupt(problem) = SqliteStore::open(&path).unwrap_err() else { panic!("it is damage") };
+        assert!(problem.contains("at its header"), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_torn_last_transaction_is_found_dropped_and_then_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, run, records) =
+        with_damaged_log(folder.path(), |log, ends| log[ends[ends.len() - 2] + 24..][..512].fill(0)).await;
+    let findings = SqliteStore::open_read_only(&path).unwrap().check().await.unwrap();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].problem.contains("1 transaction ("), "{findings:?}");
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(archive(&store, run).await.unwrap(), records[..records.len() - 5]);
+    let mut lease = store.claim_run(run, &samples::worker("a")).await.unwrap();
+    add_step(&store, &mut lease, 90, Durability::Hard).await.unwrap();
+    assert_eq!(SqliteStore::open_read_only(&path).unwrap().check().await, Ok(Vec::new()));
 }
