@@ -66,7 +66,10 @@ impl Resume {
                 }
                 Err(error) => return Err(error.into()),
             };
-            progress.of_task(&run.prepared().task);
+            let task = &run.prepared().task;
+            progress.of_task(task);
+            // A task file that was changed since changes nothing: whoever changed it must not think so.
+            crate::say!("{id}: `{}`, with the task as it was when the run started", crate::text::safe(&task.name));
             let report = run.drive(cancel.clone()).await;
             progress.finish();
             let exit = conclude(context, &report?);

@@ -1,5 +1,6 @@
 //! Tests of the command line's parts from outside.
 
+mod cases;
 mod crash;
 mod examples;
 mod http;
