@@ -5,6 +5,7 @@ mod crash;
 mod examples;
 mod http;
 mod look;
+mod notices;
 mod patrol;
 mod patrols;
 mod shop;

@@ -1,4 +1,6 @@
 //! Tests of the core through its public door.
 
-mod run;
+mod route;
 mod task;
+mod transitions;
+mod values;

@@ -4,4 +4,4 @@
 
 mod laws;
 mod simulation;
-mod transitions;
+mod table;
