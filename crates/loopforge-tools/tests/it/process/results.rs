@@ -76,7 +76,7 @@ async fn without_a_sandbox_the_environment_is_as_bare() {
 #[tokio::test]
 async fn every_try_of_a_write_carries_the_same_token() {
     let bench = Bench::new();
-    let command = ["sh", "-c", "echo $LOOPFORGE_ATTEMPT $LOOPFORGE_STEP_TOKEN >> $HOME/tries; exit 75"];
+    let command = ["sh", "-c", "echo $LOOPFORGE_ATTEMPT $LOOPFORGE_STEP_TOKEN >> $HOME/tries; exit 69"];
     let tool = ProcessTool::new(write_config(&command)).unwrap();
     let mut context = bench.context();
     for attempt in 1..=3 {
