@@ -135,6 +135,8 @@ impl RunState {
         idle: &mut Idle,
     ) -> Result<Option<Move>, NotLoaded> {
         Ok(match &branch.phase {
+            // A person is to say whether it goes round in a circle: until then nothing is added to it.
+            Phase::Deciding if self.question.as_ref().is_some_and(|open| open.about == About::Loop) => None,
             Phase::Deciding => Some(self.decide(view, id, branch)?),
             Phase::Ready if may_start => Some(match self.limit_reached(view) {
                 Some(reached) => reached,

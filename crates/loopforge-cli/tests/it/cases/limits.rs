@@ -34,6 +34,60 @@ hooks: [{ on: loop_exceeded, do: pause_and_alert }]
     assert_eq!(kept.as_object().unwrap().len(), 5, "what was found before the circle is kept");
 }
 
+/// LUP-03: a cycle of two calls is found in three rounds, although the arguments are written in other ways and each answer has another
+/// time in it.
+#[test]
+fn a_cycle_is_found_however_it_is_written() {
+    let place = place(
+        r#"
+inputs: { asks: { value: [{ a: 1, b: x }, { b: x, a: 1.0 }, { a: 1, b: x }, { b: x, a: 1 }, { a: 1, b: x }] } }
+tools:
+  look: { process: [sh, look.sh], sandbox: off, effect: read, volatile: [/at], input_schema: { type: object } }
+  list: { process: [sh, look.sh], sandbox: off, effect: read, volatile: [/at], input_schema: { type: object } }
+subgoals:
+  - id: look
+    foreach: { in: inputs.asks, as: ask }
+    steps:
+      - { call: look, with: { query: "${ ask }" } }
+      - { call: list, with: { query: "${ ask }" } }
+hooks: [{ on: loop_exceeded, do: pause_and_alert }]
+"#,
+    );
+    place.write("look.sh", "echo look >>looks.txt\necho \"{\\\"at\\\":$(date +%s%N),\\\"found\\\":true}\"\n");
+    let said = place.loopforge(&["run", "task.yaml"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    let looks = std::fs::read_to_string(place.path().join("looks.txt")).unwrap();
+    assert_eq!(looks.lines().count(), 6);
+    let records = records(&place, &place.run());
+    let found = records.iter().find(|record| record["kind"] == "loop_found").unwrap();
+    assert_eq!((&found["period"], &found["rounds"]), (&2.into(), &3.into()), "{found}");
+}
+
+/// LUP-03: ever new questions that bring nothing are no repetition, and no progress either.
+#[test]
+fn questions_that_bring_nothing_are_found_by_their_number() {
+    let place = place(
+        r#"
+inputs: { words: { value: [a, b, c, d, e, f, g, h, i, j, k, l] } }
+tools:
+  find: { process: [sh, -c, "echo \"$0\" >>asked.txt; echo 'not found' >&2; exit 66", "{word}"], sandbox: off, effect: read }
+loop: { max_continuous_loops: 5 }
+subgoals:
+  - id: find
+    foreach: { in: inputs.words, as: word }
+    steps: [{ call: find, with: { word: "${ word }" } }]
+    on_failure: defer
+hooks: [{ on: loop_exceeded, do: pause_and_alert }]
+"#,
+    );
+    let said = place.loopforge(&["run", "task.yaml"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert_eq!(std::fs::read_to_string(place.path().join("asked.txt")).unwrap().lines().count(), 5);
+    let records = records(&place, &place.run());
+    let found = records.iter().find(|record| record["kind"] == "loop_found").unwrap();
+    assert_eq!((found["what"].as_str(), &found["rounds"]), (Some("fruitless"), &5.into()), "{found}");
+}
+
 /// LUP-09
 #[test]
 fn at_the_limit_the_parts_are_kept_and_a_higher_one_runs_the_rest() {
