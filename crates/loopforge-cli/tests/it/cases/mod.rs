@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod configuration;
+mod encoding;
+mod ghosts;
 mod graph;
 mod growth;
 mod keys;

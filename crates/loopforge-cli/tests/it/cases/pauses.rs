@@ -72,3 +72,41 @@ fn a_step_that_waits_twice_repeats_nothing() {
     let path: Vec<_> = kinds(&ended).into_iter().filter(|kind| *kind != "run_resumed").collect();
     assert_eq!(path, kinds(&recorded));
 }
+
+/// IDM-05: wherever the process ended, the cold one goes the same way; also where an answer was kept in memory, and beside another
+/// run that has ended.
+#[test]
+fn a_cold_process_goes_the_same_way() {
+    for cache in ["", ", cache: 1h"] {
+        let task = format!(
+            "
+inputs: {{ items: {{ value: [1] }} }}
+tools:
+  look: {{ process: [echo, '{{}}'], sandbox: off, effect: read{cache} }}
+loop: {{ checkpoint_interval: 2 }}
+subgoals:
+  - id: look
+    foreach: {{ in: inputs.items, as: item }}
+    steps:
+      - {{ call: look, with: {{}}, save: seen }}
+      - {{ set: {{ seen_last: '${{ item }}' }}, when: item > 0 }}
+      - wait: 1ms
+  - id: end
+    needs: [look]
+    steps: [{{ call: look, with: {{}} }}, {{ set: {{ end: '${{ state.seen_last }}' }} }}]
+"
+        );
+        let place = place(&task);
+        assert_eq!(place.loopforge(&["run", "task.yaml"]).code, 0);
+        let recorded = records(&place, &place.run());
+        let recorded = kinds(&recorded);
+        for seq in 2..=recorded.len() {
+            killed(&place, &["run", "task.yaml"], &format!("record:{seq}:before"));
+            let said = place.loopforge(&["resume"]);
+            assert_eq!(said.code, 0, "{seq}: {said:?}");
+            let all = records(&place, &place.run());
+            let path: Vec<_> = kinds(&all).into_iter().filter(|kind| *kind != "run_resumed").collect();
+            assert_eq!(path, recorded, "killed before record {seq}{cache}");
+        }
+    }
+}
