@@ -4,7 +4,7 @@
 //! what happened; it answers what is to be done next. The same functions run live, on resume, in replay and in tests.
 //!
 //! Reading order: [`task`] (what is to be done), [`record`] (what happened), [`tool`] (what a call promises and brings), [`run`]
-//! (the fold over the records, and what is to be done next), [`evaluate`] and [`guard`] (how steps are judged).
+//! (the fold over the records, and what is to be done next), [`model`] (what is said to a model), [`evaluate`] and [`guard`] (how steps are judged).
 
 pub mod checkpoint;
 pub mod evaluate;
@@ -12,6 +12,7 @@ pub mod expression;
 pub mod guard;
 pub mod id;
 pub mod json;
+pub mod model;
 pub mod payload;
 pub mod record;
 pub mod run;

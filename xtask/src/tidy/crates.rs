@@ -14,8 +14,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("loopforge-core", &[]),
     ("loopforge-store", &["loopforge-core"]),
     ("loopforge-tools", &["loopforge-core"]),
-    ("loopforge", &["loopforge-core", "loopforge-store", "loopforge-tools"]),
-    ("loopforge-cli", &["loopforge", "loopforge-core", "loopforge-store", "loopforge-tools"]),
+    ("loopforge-models", &["loopforge-core"]),
+    ("loopforge", &["loopforge-core", "loopforge-models", "loopforge-store", "loopforge-tools"]),
+    ("loopforge-cli", &["loopforge", "loopforge-core", "loopforge-models", "loopforge-store", "loopforge-tools"]),
     ("loopforge-bench", &["loopforge", "loopforge-core", "loopforge-store", "loopforge-tools"]),
     ("xtask", &[]),
 ];
