@@ -19,7 +19,7 @@ struct Written<S> {
 }
 
 /// The layout that this version writes, and the only one that it reads.
-const LAYOUT: u16 = 1;
+const LAYOUT: u16 = 2;
 
 /// Why a checkpoint is not used. The archive is folded from an older one, or from its first record.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use loopforge_core::payload::{Blob, BlobRef};
 use loopforge_core::record::{ActionId, Event, Record};
 use loopforge_core::tool::Code;
 
-use crate::{EffectState, StoreError};
+use crate::{EffectState, RunInfo, StoreError};
 
 /// What an event says about an effect.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +100,51 @@ pub(crate) fn blobs_elsewhere(records: &[Record], with_them: &[Blob]) -> BTreeSe
         wanted.remove(&blob.reference.hash);
     }
     wanted
+}
+
+/// The task that a run has after `event`, where it changes it. Its text is the blob of that hash.
+pub(crate) fn changed_task(event: &Event) -> Option<ContentHash> {
+    match event {
+        Event::ChangesAccepted(accepted) => accepted.task.as_ref().map(|change| change.to.hash),
+        _ => None,
+    }
+}
+
+/// What a run to be imported must be like in the end.
+pub(crate) fn check_imported(run: &RunInfo, head: Seq, task: ContentHash, text: &[u8]) -> Result<(), StoreError> {
+    let wrong = |what: String| Err(StoreError::Invalid(format!("{}: {what}; nothing was imported", run.id)));
+    if head != run.head {
+        return wrong(format!("its records end at {head}, and it says that they end at {}", run.head));
+    }
+    if task != run.task || ContentHash::of(text) != run.task {
+        return wrong("the task is another than its records say".to_owned());
+    }
+    Ok(())
+}
+
+/// The task that a run begins with.
+pub(crate) fn first_task(records: &[Record]) -> Result<ContentHash, StoreError> {
+    match records.first().map(|record| &record.event) {
+        Some(Event::RunStarted(started)) => Ok(started.task),
+        _ => Err(StoreError::Invalid("the first record is not `run_started`".to_owned())),
+    }
+}
+
+/// Nobody may take away what a run that isn't over needs.
+pub(crate) fn check_removable(run: &RunInfo) -> Result<(), StoreError> {
+    if let Some(owner) = &run.owner {
+        return Err(StoreError::Held {
+            run: run.id,
+            owner: owner.label.clone(),
+            worker_id: owner.id.clone(),
+            until: owner.until,
+        });
+    }
+    if !run.status.is_final() {
+        let problem = format!("{} is {}: only a run that has ended can be removed", run.id, run.status);
+        return Err(StoreError::Invalid(problem));
+    }
+    Ok(())
 }
 
 /// Every try of an action has the same token: by it the target knows a repeat.

@@ -19,6 +19,7 @@ pub use clock::Clock;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -56,7 +57,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Makes `worker` the owner of a run, with a new epoch and a lease id drawn at random. One hard commit.
     ///
     /// While a lease is live, only the worker of the same `worker.id` gets a new one; then the old lease is void. A
-    /// lease that has run out or was given up is there for anybody.
+    /// lease that has run out or was given up is there for anybody. [`Lease::before`] tells who let one run out.
     ///
     /// # Errors
     /// [`StoreError::Held`] when another worker's lease is live; it says whose and until when. [`StoreError::NoRun`].
@@ -157,6 +158,103 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Checks hashes, gaps in sequences and the agreement of state with the archive. Changes nothing.
     async fn check(&self) -> Result<Vec<Finding>, StoreError>;
+
+    /// Stores a run as another store had it: the same ids, times and content, and everything that follows from its
+    /// records. Nobody owns it then; `run.owner` says nothing. One hard commit, or nothing.
+    ///
+    /// `pages` is read from its first page to its end, perhaps more than once, and never as a whole into memory by a
+    /// store that has a disk. Its records follow each other from seq 1 to `run.head`, and each blob stands in the page
+    /// of the first record that refers to it, or before. Other writers may have to wait for the end of the import.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when there is a run of that id. [`StoreError::Invalid`] when records are missing or
+    /// don't follow, a blob is nowhere, or task and head are not those of `run`. What [`Pages::page`] answers.
+    /// Otherwise as [`Store::append`]. Nothing was written in any of these.
+    async fn import_run(&self, run: RunInfo, task: Vec<u8>, pages: Arc<dyn Pages>) -> Result<(), StoreError>;
+
+    /// How much a run takes up. Its records are read for it, so that takes time for a long one.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`]; [`StoreError::Corrupt`] when a record can't be read, so that nobody knows its blobs.
+    async fn size(&self, run: RunId) -> Result<RunSize, StoreError>;
+
+    /// Removes `runs` with all that is theirs; then, in the whole store, what nobody needs any more: blobs and tasks
+    /// to which no run refers, and the checkpoints of ended runs but for the newest. Without `apply` nothing is changed,
+    /// and the answer tells what would be removed.
+    ///
+    /// A run is removed as a whole or not at all. Runs that go on, and appends that happen meanwhile, lose nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Invalid`] when one of `runs` has not ended, [`StoreError::Held`] when somebody owns it,
+    /// [`StoreError::NoRun`]; [`StoreError::Corrupt`] or [`StoreError::Newer`] when a record of a run that stays can't
+    /// be read, so that nobody knows what it needs. Nothing was removed in any of these. After another error runs of
+    /// `runs` may have been removed; calling again goes on.
+    async fn prune(&self, runs: &[RunId], apply: bool) -> Result<Pruned, StoreError>;
+}
+
+/// The content of a run to be imported, page by page.
+pub trait Pages: Send + Sync + fmt::Debug {
+    /// The page of that number, from 0 on; none after the last one. The same number gives the same page. May block.
+    ///
+    /// # Errors
+    /// It can't be read; the import ends with this error.
+    fn page(&self, number: usize) -> Result<Option<Page>, StoreError>;
+}
+
+/// A part of a run to be imported.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Page {
+    /// Records that follow those of the page before.
+    pub records: Vec<Record>,
+    /// Blobs that come with them.
+    pub blobs: Vec<Blob>,
+}
+
+/// How much a run takes up, in bytes as they are stored: compressed, and without what the database adds for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RunSize {
+    /// Its records.
+    pub records: u64,
+    /// The blobs that its records refer to. Those that other runs refer to as well are counted for each.
+    pub blobs: u64,
+    /// Its checkpoints.
+    pub checkpoints: u64,
+}
+
+impl RunSize {
+    /// All of it.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.records + self.blobs + self.checkpoints
+    }
+}
+
+/// What was removed, or would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pruned {
+    /// Runs.
+    pub runs: u64,
+    /// Their records.
+    pub records: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Blobs.
+    pub blobs: u64,
+    /// Tasks.
+    pub tasks: u64,
+    /// How much all of it took up, as [`RunSize`] counts.
+    pub bytes: u64,
+}
+
+impl std::ops::AddAssign for Pruned {
+    fn add_assign(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.records += other.records;
+        self.checkpoints += other.checkpoints;
+        self.blobs += other.blobs;
+        self.tasks += other.tasks;
+        self.bytes += other.bytes;
+    }
 }
 
 /// Who works on runs.
@@ -185,6 +283,11 @@ pub struct Lease {
     pub ttl: Duration,
     /// The head of the archive at the claim.
     pub head: Seq,
+    /// Workers that had the run and never gave it up, since the last append; by [`Worker::id`], the latest last. What
+    /// they started may still be at work: whoever asks whether it happened must know first that it has ended.
+    ///
+    /// A worker whose lease was voided is not among them.
+    pub before: Vec<String>,
 }
 
 /// A run to be stored.

@@ -210,6 +210,7 @@ fn needs(event: &Event) -> Option<Durability> {
         | Event::StepEvaluated(_)
         | Event::LimitReached(_)
         | Event::LimitsRaised(_)
+        | Event::ChangesAccepted(_)
         | Event::RunPaused(_)
         | Event::RunEnded(_) => Some(Durability::Hard),
     }

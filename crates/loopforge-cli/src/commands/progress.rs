@@ -149,6 +149,7 @@ pub(crate) fn plain(record: &Record) -> Option<String> {
         }
         Event::LimitReached(event) => ("limit", format!("{} = {}", event.limit, event.value)),
         Event::LimitsRaised(_) => ("limits", "raised".to_owned()),
+        Event::ChangesAccepted(_) => ("accepted", super::summary::summary(&record.event, WIDTH)),
         Event::RunPaused(event) => ("paused", event.reason.clone()),
         Event::RunEnded(event) => (outcome_name(event.outcome), event.reason.clone()),
         Event::StepStarted(_)

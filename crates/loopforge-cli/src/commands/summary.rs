@@ -104,6 +104,17 @@ fn text(event: &Event) -> String {
                 .unwrap_or_default();
             format!("{steps}{time}by {}", event.by)
         }
+        Event::ChangesAccepted(event) => {
+            let mut said = Vec::new();
+            if let Some(version) = &event.version {
+                said.push(format!("LoopForge {} instead of {}", version.to, version.from));
+            }
+            if let Some(task) = &event.task {
+                said.push(format!("task {} instead of {}", task.to.hash, task.from.hash));
+                said.extend(task.changes.iter().cloned());
+            }
+            format!("{} accepts: {}", event.by, said.join("; "))
+        }
         Event::RunPaused(event) => event.reason.clone(),
         Event::RunEnded(event) => format!("{}: {}", outcome_name(event.outcome), event.reason),
         Event::HookSent(event) => {

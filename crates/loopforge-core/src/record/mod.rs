@@ -114,6 +114,8 @@ pub enum Event {
     RunEnded(RunEnded),
     /// A notice left the process, or couldn't.
     HookSent(HookSent),
+    /// A person let the run go on although what it depends on is no longer as it was.
+    ChangesAccepted(ChangesAccepted),
 }
 
 /// Of [`Event::RunStarted`].
@@ -352,6 +354,42 @@ pub struct HookSent {
     pub error: Option<String>,
 }
 
+/// Of [`Event::ChangesAccepted`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChangesAccepted {
+    /// Who.
+    pub by: String,
+    /// The other version of LoopForge, where that was the change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<VersionChange>,
+    /// The other task, where that was the change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskChange>,
+}
+
+/// A run goes on with another version of LoopForge than its last records were written by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionChange {
+    /// The one before.
+    pub from: String,
+    /// The one from now on.
+    pub to: String,
+}
+
+/// A run goes on with another task. Both texts are kept, byte for byte; the hash of a text names the task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskChange {
+    /// The one before.
+    pub from: BlobRef,
+    /// The one from now on.
+    pub to: BlobRef,
+    /// The names of its subgoals, in its order. Those that had begun are among them.
+    pub subgoals: Vec<String>,
+    /// What is different, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
+}
+
 impl Event {
     /// The event's name, as it stands in the archive.
     #[must_use]
@@ -383,6 +421,7 @@ impl Event {
             Self::RunPaused(_) => "run_paused",
             Self::RunEnded(_) => "run_ended",
             Self::HookSent(_) => "hook_sent",
+            Self::ChangesAccepted(_) => "changes_accepted",
         }
     }
 
@@ -418,6 +457,10 @@ impl Event {
                 payload(&event.result.data);
                 event.result.raw.iter().for_each(visit);
             }
+            Self::ChangesAccepted(event) => event.task.iter().for_each(|task| {
+                visit(&task.from);
+                visit(&task.to);
+            }),
             _ => {}
         }
     }

@@ -4,7 +4,7 @@ use crate::guard::Seen;
 use crate::id::{BranchId, Seq, StepNo};
 use crate::record::{
     About, ActionDecided, ActionFinished, ActionId, Answer, Event, QuestionAnswered, QuestionAsked, Record, Route,
-    StepEvaluated, StepStarted, SubgoalOutcome,
+    StepEvaluated, StepStarted, SubgoalOutcome, TaskChange,
 };
 use crate::tool::{Code, Effect};
 
@@ -54,8 +54,12 @@ impl RunState {
             Event::RunStarted(event) => {
                 self.started_at = record.at;
                 self.task = event.task;
+                self.version.clone_from(&event.version);
             }
-            Event::RunResumed(_) => self.run_resumed(),
+            Event::RunResumed(event) => {
+                self.version.clone_from(&event.version);
+                self.run_resumed();
+            }
             Event::SubgoalStarted(event) => {
                 let progress = self.progress(&event.subgoal)?;
                 if progress.status != SubgoalStatus::Pending {
@@ -180,6 +184,11 @@ impl RunState {
             Event::RunPaused(event) => self.paused = Some(event.reason.clone()),
             Event::RunEnded(event) => self.ended = Some(event.outcome),
             Event::HookSent(event) => self.told = self.told.max(event.about),
+            Event::ChangesAccepted(event) => {
+                if let Some(change) = &event.task {
+                    self.task_changed(change)?;
+                }
+            }
         }
         Ok(())
     }
@@ -210,6 +219,31 @@ impl RunState {
                 }
             }
         }
+    }
+
+    /// Goes on with another task: its subgoals in its order, each as far as it was.
+    fn task_changed(&mut self, change: &TaskChange) -> Result<(), String> {
+        let mut subgoals = Vec::with_capacity(change.subgoals.len());
+        for id in &change.subgoals {
+            let known = self.subgoals.iter().find(|progress| progress.id == *id).cloned();
+            subgoals.push(known.unwrap_or_else(|| Progress::new(id)));
+        }
+        let position = |id: &str| change.subgoals.iter().position(|named| named == id);
+        let lost = |progress: &&Progress| progress.status != SubgoalStatus::Pending && position(&progress.id).is_none();
+        if let Some(progress) = self.subgoals.iter().find(lost) {
+            return Err(format!(
+                "the other task has no subgoal `{}`, which is {}",
+                progress.id,
+                progress.status.name()
+            ));
+        }
+        for branch in self.branches.values_mut() {
+            let id = &self.subgoals[branch.subgoal].id;
+            branch.subgoal = position(id).ok_or_else(|| format!("the other task has no subgoal `{id}`"))?;
+        }
+        self.subgoals = subgoals;
+        self.task = change.to.hash;
+        Ok(())
     }
 
     fn step_started(&mut self, event: &StepStarted) -> Result<(), String> {

@@ -57,6 +57,8 @@ pub struct RunState {
     pub last_at: Timestamp,
     /// The task.
     pub task: ContentHash,
+    /// The version of LoopForge that the last owner had.
+    pub version: String,
     /// Rises when a run is rolled back, so that work done anew is a new effect.
     pub incarnation: u32,
     /// The subgoals, in the order of the task.
@@ -431,6 +433,7 @@ impl RunState {
             started_at: Timestamp(0),
             last_at: Timestamp(0),
             task: ContentHash([0; 32]),
+            version: String::new(),
             incarnation: 0,
             subgoals: task.subgoals.iter().map(|subgoal| Progress::new(&subgoal.id)).collect(),
             branches: BTreeMap::new(),

@@ -60,6 +60,28 @@ pub async fn taken_over(store: &dyn Store, clock: &ManualClock) {
     assert_eq!(owner, Some(samples::worker("b").id), "the new lease is untouched");
 }
 
+/// A claim tells who had the run before and never gave it up, until somebody appends; not those whose end is known.
+pub async fn workers_before(store: &dyn Store, clock: &ManualClock) {
+    let first = run(store).await;
+    assert_eq!(first.before, [] as [&str; 0]);
+    let claim = async |name: &str| store.claim_run(first.run, &samples::worker(name)).await.expect("it is free");
+    clock.advance(first.ttl);
+    assert_eq!(claim("b").await.before, ["a-1"]);
+    assert_eq!(claim("b").await.before, ["a-1"], "nobody has appended");
+    clock.advance(first.ttl);
+    let mut third = claim("c").await;
+    assert_eq!(third.before, ["a-1", "b-1"]);
+    let append = samples::append(&third, vec![samples::step_started(1)]);
+    write(store, &mut third, append).await;
+    clock.advance(third.ttl);
+    let fourth = claim("d").await;
+    assert_eq!(fourth.before, ["c-1"], "what was before the append is settled");
+    store.release_lease(&fourth).await.expect("it is given up");
+    assert_eq!(claim("e").await.before, ["c-1"], "one that gave it up left nothing behind");
+    store.void_lease(first.run, "e-1").await.expect("it is voided");
+    assert_eq!(claim("f").await.before, ["c-1"], "one that is dead as a whole is known about");
+}
+
 /// Renewals and appends keep a lease alive; one that ran out comes to life again if nobody took the run.
 pub async fn renewed(store: &dyn Store, clock: &ManualClock) {
     let mut lease = run(store).await;

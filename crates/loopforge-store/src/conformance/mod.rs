@@ -4,6 +4,7 @@
 //! that need the time to pass take the clock of the store.
 
 pub mod appends;
+pub mod care;
 pub mod effects;
 pub mod leases;
 pub mod reads;

@@ -12,7 +12,7 @@ use crate::{EffectInfo, EffectState, StoreError};
 pub(crate) type Tokens = HashMap<StepToken, (RunId, ActionId)>;
 
 /// The effects of one run.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Effects {
     /// In the order in which they were started.
     order: Vec<ActionId>,

@@ -5,7 +5,7 @@
 
 pub(crate) mod effects;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use uuid::Uuid;
 use self::effects::{Changes, Draft, Effects, Tokens};
 use crate::derive;
 use crate::{
-    Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Owner, RunInfo, StateVersion, Store, StoreError,
-    StoredCheckpoint, Worker,
+    Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Owner, Page, Pages, Pruned, RunInfo, RunSize,
+    StateVersion, Store, StoreError, StoredCheckpoint, Worker,
 };
 
 /// How many checkpoints of a run are kept.
@@ -34,7 +34,7 @@ pub struct MemoryStore {
     clock: Clock,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Content {
     runs: BTreeMap<RunId, Run>,
     tasks: HashMap<ContentHash, Vec<u8>>,
@@ -42,7 +42,7 @@ struct Content {
     tokens: Tokens,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Run {
     /// Its owner is only set when it is looked at, since a lease runs out by itself.
     info: RunInfo,
@@ -52,6 +52,8 @@ struct Run {
     checkpoints: BTreeMap<Seq, StoredCheckpoint>,
     epoch: u64,
     held: Option<Held>,
+    /// Workers that let their lease run out, since the last append.
+    before: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -97,6 +99,45 @@ impl Content {
         }
     }
 
+    /// Removes `runs`, and what nobody needs then.
+    fn prune(&mut self, runs: &[RunId]) -> Pruned {
+        let mut pruned = Pruned::default();
+        for run in runs.iter().filter_map(|run| self.runs.remove(run)) {
+            pruned.runs += 1;
+            pruned.records += run.records.len() as u64;
+            pruned.bytes += run.record_bytes();
+            drop_checkpoints(run.checkpoints, 0, &mut pruned);
+            self.tokens.retain(|_, (user, _)| *user != run.info.id);
+        }
+        for run in self.runs.values_mut().filter(|run| run.info.status.is_final()) {
+            run.checkpoints = drop_checkpoints(std::mem::take(&mut run.checkpoints), 1, &mut pruned);
+        }
+        let needed: HashSet<ContentHash> = self.runs.values().flat_map(Run::blobs).collect();
+        let tasks: HashSet<ContentHash> = self.runs.values().map(|run| run.info.task).collect();
+        self.blobs.retain(|hash, bytes| {
+            let keep = needed.contains(hash);
+            pruned.blobs += u64::from(!keep);
+            pruned.bytes += if keep { 0 } else { bytes.len() as u64 };
+            keep
+        });
+        self.tasks.retain(|hash, text| {
+            let keep = tasks.contains(hash);
+            pruned.tasks += u64::from(!keep);
+            pruned.bytes += if keep { 0 } else { text.len() as u64 };
+            keep
+        });
+        pruned
+    }
+
+    /// Keeps the texts of tasks that `records` change to. They are among the blobs.
+    fn add_tasks(&mut self, records: &[Record]) {
+        for task in records.iter().filter_map(|record| derive::changed_task(&record.event)) {
+            if let Some(text) = self.blobs.get(&task) {
+                self.tasks.insert(task, text.to_vec());
+            }
+        }
+    }
+
     fn add_blobs(&mut self, blobs: &[Blob]) {
         for blob in blobs {
             self.blobs.entry(blob.reference.hash).or_insert_with(|| Arc::clone(&blob.bytes));
@@ -105,6 +146,34 @@ impl Content {
 }
 
 impl Run {
+    fn new(info: RunInfo) -> Self {
+        Self {
+            info: RunInfo { head: Seq(0), ..info },
+            records: Vec::new(),
+            state: BTreeMap::new(),
+            effects: Effects::default(),
+            checkpoints: BTreeMap::new(),
+            epoch: 0,
+            held: None,
+            before: Vec::new(),
+        }
+    }
+
+    /// The blobs to which its records refer.
+    fn blobs(&self) -> HashSet<ContentHash> {
+        let mut blobs = HashSet::new();
+        for record in &self.records {
+            record.event.for_each_blob(&mut |blob| {
+                blobs.insert(blob.hash);
+            });
+        }
+        blobs
+    }
+
+    fn record_bytes(&self) -> u64 {
+        self.records.iter().map(|record| serde_json::to_vec(record).map_or(0, |text| text.len() as u64)).sum()
+    }
+
     fn holds(&self, lease: &Lease) -> bool {
         self.epoch == lease.epoch && self.held.as_ref().is_some_and(|held| held.id == lease.id)
     }
@@ -113,8 +182,12 @@ impl Run {
         let id = LeaseId(Uuid::new_v4());
         let until = now.after(worker.lease_ttl);
         self.epoch += 1;
+        if let Some(held) = self.held.take().filter(|held| held.worker != worker.id) {
+            self.before.push(held.worker);
+        }
         self.held = Some(Held { id, worker: worker.id.clone(), label: worker.label.clone(), until });
-        Lease { run: self.info.id, epoch: self.epoch, id, until, ttl: worker.lease_ttl, head: self.info.head }
+        let (head, before) = (self.info.head, self.before.clone());
+        Lease { run: self.info.id, epoch: self.epoch, id, until, ttl: worker.lease_ttl, head, before }
     }
 
     fn renew(&mut self, until: Timestamp) {
@@ -139,10 +212,28 @@ impl Run {
                     value: saved.value.clone(),
                 });
             }
+            if let Some(task) = derive::changed_task(&record.event) {
+                self.info.task = task;
+            }
             self.info.head = record.seq;
             self.records.push(record);
         }
     }
+}
+
+/// Drops all checkpoints but for the `kept` newest.
+fn drop_checkpoints(
+    mut checkpoints: BTreeMap<Seq, StoredCheckpoint>,
+    kept: usize,
+    pruned: &mut Pruned,
+) -> BTreeMap<Seq, StoredCheckpoint> {
+    while checkpoints.len() > kept
+        && let Some((_, dropped)) = checkpoints.pop_first()
+    {
+        pruned.checkpoints += 1;
+        pruned.bytes += dropped.bytes.len() as u64;
+    }
+    checkpoints
 }
 
 /// What `records` change in the effects, or why they can't be appended.
@@ -184,28 +275,20 @@ impl Store for MemoryStore {
         derive::check_sequence(Seq(0), &new.records)?;
         content.check_blobs(&new.records, &new.blobs)?;
         let task = ContentHash::of(&new.task);
-        let mut run = Run {
-            info: RunInfo {
-                id: new.id,
-                name: new.name,
-                task,
-                workspace: new.workspace,
-                base: new.base,
-                status: RunStatus::Running,
-                head: Seq(0),
-                steps: 0,
-                created_at: new.at,
-                updated_at: new.at,
-                wake_at: None,
-                owner: None,
-            },
-            records: Vec::new(),
-            state: BTreeMap::new(),
-            effects: Effects::default(),
-            checkpoints: BTreeMap::new(),
-            epoch: 0,
-            held: None,
-        };
+        let mut run = Run::new(RunInfo {
+            id: new.id,
+            name: new.name,
+            task,
+            workspace: new.workspace,
+            base: new.base,
+            status: RunStatus::Running,
+            head: Seq(0),
+            steps: 0,
+            created_at: new.at,
+            updated_at: new.at,
+            wake_at: None,
+            owner: None,
+        });
         let changes = draft(new.id, &run.effects, &content.tokens, &new.records)?;
         run.effects.accept(changes, &mut content.tokens, new.id);
         run.push(new.records);
@@ -271,9 +354,11 @@ impl Store for MemoryStore {
         content.check_blobs(&append.records, &append.blobs)?;
         let changes = draft(lease.run, &run.effects, &content.tokens, &append.records)?;
         content.add_blobs(&append.blobs);
+        content.add_tasks(&append.records);
         let run = content.runs.get_mut(&lease.run).ok_or(StoreError::NoRun(lease.run))?;
         run.effects.accept(changes, &mut content.tokens, lease.run);
         run.push(append.records);
+        run.before.clear();
         run.renew(now.after(lease.ttl));
         run.info.status = append.status;
         run.info.steps = append.steps;
@@ -373,5 +458,62 @@ impl Store for MemoryStore {
     async fn check(&self) -> Result<Vec<Finding>, StoreError> {
         // There is nothing on a disk that could have rotted, and the methods above keep the rest.
         Ok(Vec::new())
+    }
+
+    async fn import_run(&self, info: RunInfo, task: Vec<u8>, pages: Arc<dyn Pages>) -> Result<(), StoreError> {
+        let mut all = Page::default();
+        let mut number = 0;
+        while let Some(page) = pages.page(number)? {
+            derive::check_sequence(Seq(all.records.len() as u64), &page.records)?;
+            all.records.extend(page.records);
+            all.blobs.extend(page.blobs);
+            number += 1;
+        }
+        let last = derive::first_task(&all.records)?;
+        let last = all.records.iter().rev().find_map(|record| derive::changed_task(&record.event)).unwrap_or(last);
+        derive::check_imported(&info, Seq(all.records.len() as u64), last, &task)?;
+        let mut guard = self.content();
+        let content = &mut *guard;
+        if content.runs.contains_key(&info.id) {
+            return Err(StoreError::Exists(info.id));
+        }
+        content.check_blobs(&all.records, &all.blobs)?;
+        let mut run = Run::new(RunInfo { owner: None, ..info });
+        let changes = draft(run.info.id, &run.effects, &content.tokens, &all.records)?;
+        run.effects.accept(changes, &mut content.tokens, run.info.id);
+        content.add_blobs(&all.blobs);
+        content.add_tasks(&all.records);
+        run.push(all.records);
+        content.tasks.insert(run.info.task, task);
+        content.runs.insert(run.info.id, run);
+        Ok(())
+    }
+
+    async fn size(&self, run: RunId) -> Result<RunSize, StoreError> {
+        let content = self.content();
+        let run = content.run(run)?;
+        let blobs = run.blobs();
+        Ok(RunSize {
+            records: run.record_bytes(),
+            blobs: blobs.iter().filter_map(|blob| content.blobs.get(blob)).map(|bytes| bytes.len() as u64).sum(),
+            checkpoints: run.checkpoints.values().map(|kept| kept.bytes.len() as u64).sum(),
+        })
+    }
+
+    async fn prune(&self, runs: &[RunId], apply: bool) -> Result<Pruned, StoreError> {
+        let now = self.clock.now();
+        let mut guard = self.content();
+        for run in runs {
+            derive::check_removable(&guard.run(*run)?.look(now))?;
+        }
+        // Without `apply` the same is done to a copy.
+        let mut copy = Content::default();
+        let content = if apply {
+            &mut *guard
+        } else {
+            copy.clone_from(&guard);
+            &mut copy
+        };
+        Ok(content.prune(runs))
     }
 }

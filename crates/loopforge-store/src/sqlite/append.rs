@@ -25,6 +25,8 @@ pub(crate) struct Batch {
     needed: Vec<ContentHash>,
     state: Vec<StateRow>,
     effects: Vec<EffectRow>,
+    /// The task that the run has from now on, if it changes; its text is a blob.
+    task: Option<ContentHash>,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,7 @@ impl Batch {
         derive::check_sequence(head, &records)?;
         let needed = derive::blobs_elsewhere(&records, blobs).into_iter().collect();
         let (mut state, mut effects, mut rows) = (Vec::new(), Vec::new(), Vec::with_capacity(records.len()));
+        let task = records.iter().rev().find_map(|record| derive::changed_task(&record.event));
         for record in records {
             let seq = signed(record.seq.0);
             if let Event::StateSaved(saved) = &record.event {
@@ -59,7 +62,7 @@ impl Batch {
             rows.push(body::write(record)?);
         }
         let blobs = blobs.iter().map(Content::of_blob).collect();
-        Ok(Self { records: rows, blobs, needed, state, effects })
+        Ok(Self { records: rows, blobs, needed, state, effects, task })
     }
 
     fn starts_effects(&self) -> bool {
@@ -67,7 +70,7 @@ impl Batch {
     }
 
     /// Writes all of it for the run of that key.
-    fn write(&self, connection: &Connection, run: i64) -> Result<(), Failed> {
+    pub(super) fn write(&self, connection: &Connection, run: i64) -> Result<(), Failed> {
         for effect in &self.effects {
             effect.write(connection, run)?;
         }
@@ -107,11 +110,20 @@ impl Batch {
                 )?
                 .execute(params![blob.hash, blob.size, blob.compressed, blob.bytes])?;
         }
+        if let Some(task) = &self.task {
+            connection
+                .prepare_cached(
+                    "insert into task (hash, size, codec, content) select hash, size, codec, content from blob where hash = ?1 \
+                     on conflict (hash) do nothing",
+                )?
+                .execute([task.0])?;
+            connection.prepare_cached("update run set task = ?2 where key = ?1")?.execute(params![run, task.0])?;
+        }
         Ok(())
     }
 
     /// Looks for the blobs that don't come along, before anything is written.
-    fn check_needed(&self, connection: &Connection) -> Result<(), Failed> {
+    pub(super) fn check_needed(&self, connection: &Connection) -> Result<(), Failed> {
         for hash in &self.needed {
             let there = connection.prepare_cached("select 1 from blob where hash = ?1")?.exists([hash.0])?;
             if !there {
@@ -167,7 +179,8 @@ fn append_inside(connection: &Connection, head: &Head, batch: &Batch, now: Times
     // The fence: a writer that is not the newest changes no row here, and so nothing at all.
     let key: Option<i64> = connection
         .prepare_cached(
-            "update run set head_seq = ?5, status = ?6, wake_at = ?7, steps = ?8, updated_at = ?9, lease_until = ?10 \
+            "update run set head_seq = ?5, status = ?6, wake_at = ?7, steps = ?8, updated_at = ?9, lease_until = ?10, \
+                 workers_before = null \
              where id = ?1 and lease_epoch = ?2 and lease_id = ?3 and head_seq = ?4 \
              returning key",
         )?

@@ -154,7 +154,7 @@ fn decode(seq: i64, id: &[u8], at: i64, kind: i64, columns: Columns, body: &[u8]
 }
 
 /// The kinds in the order of their numbers, from 1. The same as in the table `kind`; a test compares.
-pub(crate) const KINDS: [&str; 26] = [
+pub(crate) const KINDS: [&str; 27] = [
     "run_started",
     "run_resumed",
     "subgoal_started",
@@ -181,6 +181,7 @@ pub(crate) const KINDS: [&str; 26] = [
     "run_paused",
     "run_ended",
     "hook_sent",
+    "changes_accepted",
 ];
 
 /// The number of a kind; 0, which no row has, for one that is missing in [`KINDS`].

@@ -28,17 +28,21 @@ pub(crate) fn claim(
     // The condition stands in the statement, so that there is no moment between looking and taking.
     let taken = connection
         .prepare_cached(
-            "update run set lease_epoch = lease_epoch + 1, lease_id = ?2, lease_until = ?3, worker_id = ?4, worker_label = ?5 \
+            "update run set lease_epoch = lease_epoch + 1, lease_id = ?2, lease_until = ?3, worker_id = ?4, worker_label = ?5, \
+                 workers_before = case \
+                     when lease_id is null or worker_id = ?4 then workers_before \
+                     else coalesce(workers_before || ' ', '') || worker_id end \
              where id = ?1 and (lease_id is null or lease_until <= ?6 or worker_id = ?4) \
-             returning lease_epoch, head_seq",
+             returning lease_epoch, head_seq, workers_before",
         )?
         .query_row(params![run.0.as_bytes(), id.0.as_bytes(), until.0, worker.id, worker.label, now.0], |row| {
-            Ok((row.get(0)?, row.get(1)?))
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?))
         })
         .optional()?;
-    if let Some((epoch, head)) = taken {
+    if let Some((epoch, head, before)) = taken {
         let (epoch, head) = (unsigned(epoch), Seq(unsigned(head)));
-        return Ok(Lease { run, epoch, id, until, ttl: worker.lease_ttl, head });
+        let before = before.unwrap_or_default().split_ascii_whitespace().map(str::to_owned).collect();
+        return Ok(Lease { run, epoch, id, until, ttl: worker.lease_ttl, head, before });
     }
     let held = connection
         .prepare_cached("select worker_label, worker_id, lease_until from run where id = ?1")?

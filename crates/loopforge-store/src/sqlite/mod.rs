@@ -22,9 +22,11 @@ mod check;
 mod content;
 mod error;
 mod identity;
+mod import;
 mod lease;
 mod log;
 mod open;
+mod prune;
 mod read;
 mod reader;
 mod writer;
@@ -55,8 +57,8 @@ use self::reader::Readers;
 use self::writer::Writer;
 use crate::memory::CHECKPOINTS_KEPT;
 use crate::{
-    Append, Appended, Clock, Durability, EffectInfo, Finding, Lease, NewRun, RunInfo, StateVersion, Store, StoreError,
-    StoredCheckpoint, Worker,
+    Append, Appended, Clock, Durability, EffectInfo, Finding, Lease, NewRun, Pages, Pruned, RunInfo, RunSize,
+    StateVersion, Store, StoreError, StoredCheckpoint, Worker,
 };
 
 /// A store in an SQLite file. A clone is the same store; when the last one is dropped, what is waiting is written.
@@ -294,5 +296,30 @@ impl Store for SqliteStore {
             Ok(log.into_iter().chain(check::check(connection)).collect())
         })
         .await
+    }
+
+    async fn import_run(&self, run: RunInfo, task: Vec<u8>, pages: Arc<dyn Pages>) -> Result<(), StoreError> {
+        let content = Content::of(&task);
+        self.write(true, move |connection| import::import(connection, &run, &task, &content, &*pages)).await
+    }
+
+    async fn size(&self, run: RunId) -> Result<RunSize, StoreError> {
+        self.read(move |connection| prune::size(connection, run)).await
+    }
+
+    async fn prune(&self, runs: &[RunId], apply: bool) -> Result<Pruned, StoreError> {
+        let (runs, clock) = (runs.to_vec(), self.0.clock.clone());
+        let now = clock.now();
+        let plan = self.read(move |connection| prune::plan(connection, &runs, now)).await?;
+        if !apply {
+            return Ok(plan.expected());
+        }
+        let mut pruned = Pruned::default();
+        for run in plan.runs() {
+            let clock = self.0.clock.clone();
+            pruned += self.write(false, move |connection| prune::remove(connection, run, clock.now())).await?;
+        }
+        pruned += self.write(false, move |connection| prune::sweep(connection, &plan)).await?;
+        Ok(pruned)
     }
 }

@@ -16,8 +16,8 @@ use loopforge_core::record::Record;
 use loopforge_core::time::Timestamp;
 
 use crate::{
-    Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, RunInfo, StateVersion, Store, StoreError,
-    StoredCheckpoint, Worker,
+    Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Pages, Pruned, RunInfo, RunSize, StateVersion, Store,
+    StoreError, StoredCheckpoint, Worker,
 };
 
 /// A clock that stands still until it is moved. Clones show the same time.
@@ -182,5 +182,17 @@ impl<S: Store> Store for Faulty<S> {
 
     async fn check(&self) -> Result<Vec<Finding>, StoreError> {
         self.inner.check().await
+    }
+
+    async fn import_run(&self, run: RunInfo, task: Vec<u8>, pages: Arc<dyn Pages>) -> Result<(), StoreError> {
+        self.write(self.inner.import_run(run, task, pages)).await
+    }
+
+    async fn size(&self, run: RunId) -> Result<RunSize, StoreError> {
+        self.inner.size(run).await
+    }
+
+    async fn prune(&self, runs: &[RunId], apply: bool) -> Result<Pruned, StoreError> {
+        self.write(self.inner.prune(runs, apply)).await
     }
 }

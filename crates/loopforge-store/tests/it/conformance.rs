@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopforge_store::Store;
-use loopforge_store::conformance::{appends, effects, leases, reads, state};
+use loopforge_store::conformance::{appends, care, effects, leases, reads, state};
 use loopforge_store::memory::MemoryStore;
 use loopforge_store::sqlite::{Options, SqliteStore};
 use loopforge_store::testing::ManualClock;
@@ -68,6 +68,7 @@ contract! {
     lease_renewed |backend| leases::renewed(&*backend.store, &backend.clock);
     lease_released |backend| leases::released(&*backend.store);
     lease_voided |backend| leases::voided(&*backend.store);
+    lease_workers_before |backend| leases::workers_before(&*backend.store, &backend.clock);
     checkpoints |backend| leases::checkpoints(&*backend.store);
     effect_life |backend| effects::life(&*backend.store);
     effect_confirmed |backend| effects::confirmed(&*backend.store);
@@ -81,6 +82,12 @@ contract! {
     runs |backend| reads::runs(&*backend.store);
     missing_content |backend| reads::missing_content(&*backend.store);
     soundness |backend| reads::sound(&*backend.store);
+    import |backend| care::import(&*backend.store);
+    import_refused |backend| care::import_refused(&*backend.store);
+    task_changed |backend| care::task_changed(&*backend.store);
+    size |backend| care::size(&*backend.store);
+    prune |backend| care::prune(&*backend.store, &backend.clock);
+    old_checkpoints |backend| care::old_checkpoints(&*backend.store);
 }
 
 /// Appends, which must succeed, and moves the head of `lease` on.

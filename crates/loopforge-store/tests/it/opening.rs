@@ -65,10 +65,10 @@ fn a_later_version_is_refused_with_both_numbers() {
     let (_folder, path) = place();
     drop(SqliteStore::open(&path).unwrap());
     let database = Connection::open(&path).unwrap();
-    database.execute("insert into migration values (2, 'fleet', x'00')", []).unwrap();
+    database.execute("insert into migration values (9, 'fleet', x'00')", []).unwrap();
     drop(database);
     let before = std::fs::read(&path).unwrap();
-    let newer = StoreError::Newer { found: "version 2 (fleet)".to_owned(), known: "versions up to 1".to_owned() };
+    let newer = StoreError::Newer { found: "version 9 (fleet)".to_owned(), known: "versions up to 2".to_owned() };
     assert_eq!(SqliteStore::open(&path).unwrap_err(), newer);
     assert_eq!(SqliteStore::open_read_only(&path).unwrap_err(), newer);
     assert_eq!(std::fs::read(&path).unwrap(), before);
