@@ -136,6 +136,8 @@ impl From<EngineError> for CliError {
             EngineError::Io { .. } => Self::new(Exit::Environment, message),
             EngineError::Archive { .. } => Self::new(Exit::Environment, message)
                 .hint("`loopforge doctor` checks the whole store; nothing was changed"),
+            EngineError::CallsAtWork(_) => Self::new(Exit::Environment, message)
+                .hint("end them (`ps` shows LOOPFORGE_RUN in their environment: `ps e`), or wait, then resume again"),
             EngineError::Fenced(run) => Self::new(Exit::Environment, message)
                 .hint(format!("`loopforge watch {run}` follows what the other process does")),
         }

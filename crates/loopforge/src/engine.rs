@@ -186,7 +186,8 @@ impl Engine {
         }
     }
 
-    /// Claims a run. A lease whose worker died on this machine doesn't hold anybody up.
+    /// Claims a run. A lease whose worker died on this machine doesn't hold anybody up, and what workers before started there has ended
+    /// when this returns.
     pub(crate) async fn claim(&self, id: RunId) -> Result<Lease, EngineError> {
         self.live();
         match self.store.claim_run(id, &self.worker).await {
@@ -199,11 +200,29 @@ impl Engine {
                     return Err(StoreError::Held { run, owner, worker_id, until }.into());
                 };
                 self.store.void_lease(run, &worker_id).await?;
-                let lease = self.store.claim_run(id, &self.worker).await?;
+                let lease = self.settle_calls(self.store.claim_run(id, &self.worker).await?).await?;
                 life::forget(lives, &worker_id);
                 Ok(lease)
             }
-            claimed => Ok(claimed?),
+            claimed => self.settle_calls(claimed?).await,
+        }
+    }
+
+    /// Ends what workers of this machine that lost the run still do for it: nobody may ask whether it happened before.
+    async fn settle_calls(&self, lease: Lease) -> Result<Lease, EngineError> {
+        let Some(lives) = self.options.lives.as_ref().filter(|_| !lease.before.is_empty()) else { return Ok(lease) };
+        for worker in &lease.before {
+            if !life::end_calls(lives, worker, lease.run).await {
+                // Given up without an append, so that the next one knows of them too.
+                let _ = self.store.release_lease(&lease).await;
+                return Err(EngineError::CallsAtWork(lease.run));
+            }
+        }
+        // It took its time.
+        match self.store.renew_lease(&lease, self.options.lease_ttl).await {
+            Ok(_) => Ok(lease),
+            Err(StoreError::LeaseLost(run)) => Err(EngineError::Fenced(run)),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -55,6 +55,9 @@ pub enum EngineError {
     /// Another worker has taken the run up; this one stopped before doing anything more.
     #[error("another worker has taken up {0}; this one stopped")]
     Fenced(RunId),
+    /// The owner before has lost the run, but commands that it started are still at work and can't be ended. Nothing was changed.
+    #[error("commands that the owner of {0} before had started are still at work, and can't be ended")]
+    CallsAtWork(RunId),
     /// The run has ended.
     #[error("{run} has ended: it is {status}")]
     Ended {

@@ -39,6 +39,8 @@ pub(crate) struct Journal {
     known: HashSet<ContentHash>,
     level: Option<Durability>,
     last_at: Timestamp,
+    /// Until when the lease lasts at least, on the clock that runs since the machine was started.
+    held_until: Duration,
     /// How long a failing store is waited for before the run is given up (and can be resumed).
     patience: Duration,
 }
@@ -54,6 +56,7 @@ impl Journal {
     pub(crate) fn new(store: Arc<dyn Store>, lease: Lease, last_at: Timestamp, patience: Duration) -> Self {
         Self {
             archived: lease.head,
+            held_until: clock::since_boot() + lease.ttl,
             store,
             lease,
             pending: Vec::new(),
@@ -67,6 +70,19 @@ impl Journal {
 
     pub(crate) fn lease(&self) -> &Lease {
         &self.lease
+    }
+
+    /// Until when the lease lasts at least: what begins later may be somebody else's to do.
+    pub(crate) fn held_until(&self) -> Duration {
+        self.held_until
+    }
+
+    /// Renews the lease.
+    pub(crate) async fn renew(&mut self) -> Result<(), StoreError> {
+        let asked = clock::since_boot();
+        self.store.renew_lease(&self.lease, self.lease.ttl).await?;
+        self.held_until = asked + self.lease.ttl;
+        Ok(())
     }
 
     /// Gives a draft its place and time. It isn't archived yet.
@@ -150,16 +166,21 @@ impl Journal {
 
     /// One append, tried again while the store may heal.
     async fn append(
-        &self,
+        &mut self,
         append: &Append,
         cancel: &CancellationToken,
         on_trouble: &mut impl FnMut(&StoreError),
     ) -> Result<(), EngineError> {
         let started = tokio::time::Instant::now();
         let mut told: Option<tokio::time::Instant> = None;
+        let first = clock::since_boot();
         loop {
             match self.store.append(&self.lease, append.clone()).await {
-                Ok(Appended::Written | Appended::AlreadyMine) => return Ok(()),
+                Ok(Appended::Written | Appended::AlreadyMine) => {
+                    // Whichever try it was that extended it.
+                    self.held_until = first + self.lease.ttl;
+                    return Ok(());
+                }
                 Ok(Appended::Fenced) => return Err(EngineError::Fenced(self.lease.run)),
                 Err(error @ (StoreError::Unavailable(_) | StoreError::Full(_) | StoreError::ReadOnly(_)))
                     if started.elapsed() < self.patience && !cancel.is_cancelled() =>

@@ -25,6 +25,7 @@ pub use driver::{OpenQuestion, Report, Run, Watcher};
 pub use engine::{Engine, Loaded, Options, Resume, Start};
 pub use error::EngineError;
 pub use hooks::Notice;
+pub use life::is_gone;
 pub use prepare::{Prepared, catalog};
 
 /// The version that runs and archives carry.

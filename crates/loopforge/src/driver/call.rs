@@ -45,6 +45,10 @@ impl Run {
         if self.journal.is_due() {
             self.flush().await?;
         }
+        // Whoever was stopped for longer than its lease finds out here, before it does anything.
+        if !admitted.is_empty() && clock::since_boot() >= self.journal.held_until() {
+            self.renew().await?;
+        }
         for (call, arguments) in admitted {
             self.dispatch(call, arguments);
         }
@@ -95,7 +99,8 @@ impl Run {
         let tool = action.tool.clone();
         let idle_timeout = self.prepared.task.limits.idle_timeout.0;
         let overdue = self.overdue.0.clone();
-        let work = attempt::run(armed, arguments, context, call, idle_timeout, overdue);
+        let held_until = self.journal.held_until();
+        let work = attempt::run(armed, arguments, context, call, attempt::Limits { idle_timeout, held_until }, overdue);
         let abort = self.at_work.spawn(async move { Done::Tried(Box::new(work.await)) });
         self.in_flight.insert(call.action, Flight { abort, cancel, write, tool });
     }

@@ -352,9 +352,9 @@ impl Run {
     }
 
     /// Nothing was appended for a while: the lease must not lapse meanwhile, and an old checkpoint is replaced.
-    async fn renew(&mut self) -> Result<(), EngineError> {
-        match self.store.renew_lease(self.journal.lease(), self.options.lease_ttl).await {
-            Ok(_) => self.keep_checkpoint().await,
+    pub(super) async fn renew(&mut self) -> Result<(), EngineError> {
+        match self.journal.renew().await {
+            Ok(()) => self.keep_checkpoint().await,
             Err(StoreError::LeaseLost(run)) => Err(EngineError::Fenced(run)),
             Err(error) if error.is_transient() => {
                 tracing::warn!(run = %self.id, "the lease could not be renewed: {error}");

@@ -12,7 +12,7 @@ use loopforge_tools::{CallContext, EffectStatus, Tool};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
-use crate::killpoint;
+use crate::{clock, killpoint};
 
 use super::Armed;
 
@@ -46,6 +46,16 @@ pub struct Overdue {
     pub timeout: Duration,
 }
 
+/// Within which a try is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// How long a write that doesn't answer is waited for.
+    pub idle_timeout: Duration,
+    /// From then on, as [`crate::clock`] measures since the machine was started, the run may be somebody else's: a try that hasn't begun
+    /// is not made.
+    pub held_until: Duration,
+}
+
 /// Makes one try. A panic in the tool is a failure of the tool.
 ///
 /// A read that doesn't end in time is dropped. A write isn't: it may have happened, so its answer is waited for until
@@ -55,12 +65,18 @@ pub async fn run(
     arguments: Json,
     context: CallContext,
     call: Call,
-    idle_timeout: Duration,
+    limits: Limits,
     overdue: UnboundedSender<Overdue>,
 ) -> Tried {
+    let Limits { idle_timeout, held_until } = limits;
     let number = killpoint::before_call();
     let started = Instant::now();
     let attempt = context.attempt;
+    if clock::since_boot() >= held_until {
+        let why = "the lease on the run had run out before the call began; it was not made";
+        let result = ToolResult::failure(Code::Unavailable, why).not_sent();
+        return Tried { call, attempt, result, took: Duration::ZERO, late: false };
+    }
     let timeout = context.timeout;
     let cancel = context.cancel.clone();
     let tool: Arc<dyn Tool> = Arc::clone(&armed.tool);

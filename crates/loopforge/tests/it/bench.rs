@@ -142,6 +142,7 @@ pub(crate) struct Bench {
     registry: Registry,
     task: String,
     pub(crate) patience: Duration,
+    pub(crate) lease_ttl: Duration,
 }
 
 impl Bench {
@@ -157,6 +158,7 @@ impl Bench {
             registry: Registry::default(),
             task: format!("name: test\ngoal: Be tested.\n{task}"),
             patience: Duration::from_secs(60),
+            lease_ttl: Duration::from_secs(60),
         }
     }
 
@@ -170,6 +172,7 @@ impl Bench {
     pub(crate) fn engine(&self) -> Engine {
         let mut options = Options::new(self.folder.path().join("runs"));
         options.store_patience = self.patience;
+        options.lease_ttl = self.lease_ttl;
         Engine::new(Arc::clone(&self.store), options).with_tools(self.registry.clone())
     }
 

@@ -94,3 +94,38 @@ async fn an_owner_whose_run_was_taken_over_stops_and_does_nothing_more() {
     let records = first.store.records(id, loopforge_core::id::Seq(0), usize::MAX).await.unwrap();
     assert_eq!(records, story.records, "it wrote nothing more");
 }
+
+/// A process that was frozen for longer than its lease begins nothing when it goes on, not even a read, which has no intent that could be
+/// refused: it finds out first whose the run is. What it does first then is a matter of chance, so it is tried several times.
+#[tokio::test]
+async fn an_owner_that_was_frozen_begins_no_call() {
+    const TWO_IN_ONE_STEP: &str = "
+inputs: { items: { value: [1] } }
+tools: { slow: { builtin: slow }, next: { builtin: next } }
+subgoals: [{ id: a, foreach: { in: inputs.items, as: item }, steps: [{ call: slow }, { call: next }] }]
+";
+    for _ in 0..8 {
+        let clock = ManualClock::new(Timestamp(1));
+        let store = MemoryStore::with_clock(clock.clock());
+        let Gate { tool: slow, reached, open } = gate();
+        let (next_of_first, next_of_second) = (Scripted::echo(), Scripted::echo());
+        let bench = |next: &Scripted| {
+            Bench::on(Arc::new(store.clone()), TWO_IN_ONE_STEP).tool("slow", &slow).tool("next", next)
+        };
+        let mut first = bench(&next_of_first);
+        first.lease_ttl = Duration::from_millis(200);
+        let run = first.start().await.unwrap();
+        let id = run.id();
+        let driving = tokio::spawn(run.drive(CancellationToken::new()));
+        reached.notified().await;
+        clock.advance(Duration::from_secs(61));
+        let story = bench(&next_of_second).resume(id).await;
+        assert_eq!(story.report.outcome, Some(RunOutcome::Succeeded));
+        // The driver's only thread stands still: that is what being frozen is.
+        open.notify_one();
+        std::thread::sleep(first.lease_ttl);
+        let fenced = driving.await.unwrap().unwrap_err();
+        assert!(matches!(fenced, EngineError::Fenced(run) if run == id), "{fenced}");
+        assert_eq!((next_of_first.calls().len(), next_of_second.calls().len()), (0, 1));
+    }
+}

@@ -4,6 +4,7 @@
 
 mod configuration;
 mod encoding;
+mod frozen;
 mod ghosts;
 mod graph;
 mod growth;

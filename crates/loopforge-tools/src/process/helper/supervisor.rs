@@ -1,10 +1,14 @@
 //! The first stage: starts the command by way of the second, and sees to it that nothing outlives the call.
+//!
+//! SIGTERM ends the call as the end of LoopForge does.
 
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,8 +22,17 @@ use crate::process::wire::{Order, Report};
 const ROUND: Duration = Duration::from_millis(50);
 
 pub(super) fn supervise(command: &[OsString], mut control: UnixStream) -> ExitCode {
+    // First: while it isn't set up, the signal ends this process, which has started nothing then. Whoever takes over a run from a LoopForge
+    // that is stopped sends it.
+    let told_to_end = Arc::new(AtomicBool::new(false));
+    let listens = signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&told_to_end));
+    if let Err(error) = listens {
+        let _ =
+            Report::NotConfined { message: format!("the helper can't listen to signals: {error}") }.send(&mut control);
+        return ExitCode::FAILURE;
+    }
     let report = match start(command, &mut control) {
-        Ok((child, order)) => match watch(child, &order, &mut control) {
+        Ok((child, order)) => match watch(child, &order, &mut control, &told_to_end) {
             Ok(report) => report,
             Err(error) => Report::NotConfined { message: format!("the helper failed: {error}") },
         },
@@ -58,7 +71,7 @@ fn start(command: &[OsString], control: &mut UnixStream) -> Result<(Pid, Order),
 }
 
 /// Waits for the end of the command, of LoopForge, or of patience, and ends whatever is left.
-fn watch(pid: Pid, order: &Order, control: &mut UnixStream) -> std::io::Result<Report> {
+fn watch(pid: Pid, order: &Order, control: &mut UnixStream, told_to_end: &AtomicBool) -> std::io::Result<Report> {
     let mut tree = Tree::new(pid);
     // Without a descriptor of the process (kernels before 5.3) its end is noticed a round later.
     let process = pidfd_open(pid, PidfdFlags::empty()).ok();
@@ -68,7 +81,7 @@ fn watch(pid: Pid, order: &Order, control: &mut UnixStream) -> std::io::Result<R
     let mut given_up = false;
     let mut status = None;
     while status.is_none() && !given_up && !too_many {
-        given_up = wait_for_change(control, process.as_ref())?;
+        given_up = wait_for_change(control, process.as_ref())? || told_to_end.load(Ordering::Relaxed);
         status = tree.reap();
         too_many = status.is_none() && cap.is_some_and(|cap| descendants().len() > cap);
     }
