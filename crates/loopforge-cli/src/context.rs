@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use loopforge::{Engine, Options};
 use loopforge_core::id::RunId;
-use loopforge_store::Store;
 use loopforge_store::sqlite::SqliteStore;
+use loopforge_store::{Owner, RunInfo, Store};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
@@ -94,6 +94,18 @@ impl Context {
         Ok(Engine::new(store, options))
     }
 
+    /// Where processes of this machine that work on this store show that they are alive.
+    fn lives(&self) -> PathBuf {
+        self.store_path.parent().unwrap_or(Path::new("")).join("workers")
+    }
+
+    /// A run as it stands: one whose owner's process is gone has no owner, whatever its lease says. That owner comes along.
+    #[must_use]
+    pub fn present(&self, mut info: RunInfo) -> (RunInfo, Option<Owner>) {
+        let gone = info.owner.take_if(|owner| loopforge::is_gone(&self.lives(), &owner.id));
+        (info, gone)
+    }
+
     /// Finds a run by its id, by the beginning of one, or the last one for `None`.
     ///
     /// # Errors
@@ -143,6 +155,12 @@ fn store_path(store: &str) -> Result<PathBuf, CliError> {
         return Err(CliError::usage("`--store` names no file").hint("write `--store sqlite:PATH`"));
     }
     Ok(PathBuf::from(path))
+}
+
+/// Who does something, for the archive.
+#[must_use]
+pub fn user() -> String {
+    std::env::var("USER").unwrap_or_else(|_| "a person at the command line".to_owned())
 }
 
 /// Fires at the first Ctrl-C, SIGTERM or SIGHUP; at the second the process ends at once, and the run can be resumed all the same.

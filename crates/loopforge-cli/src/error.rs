@@ -81,13 +81,7 @@ impl CliError {
             return;
         }
         if json {
-            let document = serde_json::json!({
-                "error": {
-                    "message": self.message, "hints": self.hints, "exit": self.exit as u8, "problems": self.problems,
-                }
-            });
-            // Where nobody reads, standard error still says it.
-            let _ = writeln!(std::io::stdout().lock(), "{document}");
+            self.print_document();
         }
         // A task file's problems come with their own place and layout.
         if self.problems.is_some() {
@@ -98,6 +92,17 @@ impl CliError {
         for hint in &self.hints {
             crate::say!("  hint: {hint}");
         }
+    }
+
+    /// Writes the error as one JSON document to standard output.
+    pub fn print_document(&self) {
+        let document = serde_json::json!({
+            "error": {
+                "message": self.message, "hints": self.hints, "exit": self.exit as u8, "problems": self.problems,
+            }
+        });
+        // Where nobody reads, standard error still says it.
+        let _ = writeln!(std::io::stdout().lock(), "{document}");
     }
 }
 

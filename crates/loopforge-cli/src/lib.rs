@@ -50,7 +50,18 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Help and version go to standard output and are no error.
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS };
+            if !error.use_stderr() {
+                return ExitCode::SUCCESS;
+            }
+            let asked_for_json = std::env::args_os().take_while(|argument| argument != "--").any(|one| one == "--json");
+            if asked_for_json {
+                let text = error.render().to_string();
+                let (message, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
+                let message = message.strip_prefix("error: ").unwrap_or(message);
+                let hints = rest.lines().map(str::trim).filter(|line| !line.is_empty());
+                hints.fold(CliError::usage(message), CliError::hint).print_document();
+            }
+            return Exit::Usage.into();
         }
     };
     context::init_log(cli.global.verbose);

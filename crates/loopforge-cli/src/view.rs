@@ -10,8 +10,9 @@ use loopforge_core::payload::{BlobCache, NotLoaded, Payload};
 use loopforge_core::record::{About, Event, Record, RunEnded, RunStatus};
 use loopforge_core::run::RunState;
 use loopforge_core::task::{self, Task};
-use loopforge_store::{RunInfo, Store, StoreError};
+use loopforge_store::{Owner, RunInfo, Store, StoreError};
 
+use crate::context::Context;
 use crate::error::CliError;
 
 /// Records that are read at once.
@@ -91,8 +92,10 @@ impl<'a> Archive<'a> {
 /// A run, as far as it can be read.
 #[derive(Debug)]
 pub struct View {
-    /// What the list of runs says.
+    /// What the list of runs says. It has no owner whose process is gone.
     pub info: RunInfo,
+    /// Whose process is gone, although its lease lasts still.
+    pub gone: Option<Owner>,
     /// Its task; none when its text can't be read.
     pub task: Option<Task>,
     /// Its state; none without a task. After a damaged record it is the one before it.
@@ -117,9 +120,9 @@ impl View {
     ///
     /// # Errors
     /// No such run, or a store that can't be read at all.
-    pub async fn load(store: &dyn Store, run: RunId) -> Result<Self, CliError> {
-        let info = store.run(run).await?;
-        let mut view = Self { info, task: None, state: None, problems: Vec::new() };
+    pub async fn load(context: &Context, store: &dyn Store, run: RunId) -> Result<Self, CliError> {
+        let (info, gone) = context.present(store.run(run).await?);
+        let mut view = Self { info, gone, task: None, state: None, problems: Vec::new() };
         let read = match store.task(view.info.task).await {
             Ok(text) => task::read_stored(&text, &loopforge::catalog(&Registry::default()))
                 .map_err(|problems| format!("the task can't be read by this version: {problems}")),
@@ -164,6 +167,13 @@ impl View {
     #[must_use]
     pub fn status(&self) -> &'static str {
         status(&self.info)
+    }
+
+    /// Calls that wait for the answer about another call of the same effect: the step of each, and the step that is asked about.
+    #[must_use]
+    pub fn held(&self) -> Vec<(StepNo, StepNo)> {
+        let held = self.state.iter().flat_map(RunState::held_calls);
+        held.map(|(held, behind)| (held.step, behind.step)).collect()
     }
 
     /// The open questions.

@@ -48,6 +48,8 @@ pub struct Options {
     pub lease_ttl: Duration,
     /// How long a store that fails is waited for before a run is given up; it can be resumed then.
     pub store_patience: Duration,
+    /// The wait before each time that a status query without an answer is made again; after the last one a person is asked.
+    pub ask_again: Vec<Duration>,
     /// Blobs kept in memory, in bytes.
     pub blob_memory: u64,
 }
@@ -61,6 +63,7 @@ impl Options {
             lives: None,
             lease_ttl: Duration::from_secs(60),
             store_patience: Duration::from_secs(300),
+            ask_again: vec![Duration::from_secs(2), Duration::from_secs(10)],
             blob_memory: 64 << 20,
         }
     }

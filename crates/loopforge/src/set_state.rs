@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 
 impl Engine {
-    /// Sets a value in the state of a run that nobody works on, and returns the record that says so. Without `member` the key as a
+    /// Sets a value in the state of a run that nobody works on, in the name of `by`, and returns the record that says so. Without `member` the key as a
     /// whole is replaced.
     ///
     /// After `Ok` it survives a loss of power; [`Self::resume`] goes on with it. The versions before it stay in the archive.
@@ -21,7 +21,14 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Ended`]: an ended run is not changed any more. [`EngineError::Invalid`]: expressions can't name such a key.
     /// [`StoreError::Held`] while somebody works on the run. Nothing was changed in any of these.
-    pub async fn set_state(&self, id: RunId, key: &str, member: Option<&str>, value: Json) -> Result<Seq, EngineError> {
+    pub async fn set_state(
+        &self,
+        id: RunId,
+        key: &str,
+        member: Option<&str>,
+        value: Json,
+        by: &str,
+    ) -> Result<Seq, EngineError> {
         // The same names that a task can save to, so that its expressions can read them.
         match SaveTo::parse(key) {
             Ok(place) if place.member.is_none() && place.name == key => {}
@@ -31,7 +38,7 @@ impl Engine {
             Err(problem) => return Err(EngineError::Invalid(problem)),
         }
         let lease = self.claim(id).await?;
-        let set = self.append_value(id, &lease, key, member, value).await;
+        let set = self.append_value(id, &lease, key, member, value, by).await;
         // What went wrong before says more; a lease that can't be given up lapses by itself.
         let _ = self.store.release_lease(&lease).await;
         set
@@ -44,6 +51,7 @@ impl Engine {
         key: &str,
         member: Option<&str>,
         mut value: Json,
+        by: &str,
     ) -> Result<Seq, EngineError> {
         let info = self.store.run(id).await?;
         if info.status.is_final() {
@@ -56,7 +64,8 @@ impl Engine {
         let mut blobs = Vec::new();
         let value = Payload::stow(value, &mut blobs);
         let (key, member) = (key.to_owned(), member.map(|member| json::clean_text(member.to_owned()).0));
-        let event = Event::StateSaved(StateSaved { branch: None, step: None, entry: None, key, member, value });
+        let by = Some(by.to_owned());
+        let event = Event::StateSaved(StateSaved { branch: None, step: None, entry: None, key, member, value, by });
         let seq = lease.head.next();
         let record = Record { seq, id: RecordId(Uuid::now_v7()), at: last_at.max(clock::now()), event };
         let append = Append {

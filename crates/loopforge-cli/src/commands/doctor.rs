@@ -68,7 +68,7 @@ impl Doctor {
             sandbox(),
         ];
         folder(&context.store_path, &mut findings);
-        store(&context.store_path, &mut findings).await;
+        store(context, &mut findings).await;
         let wrong = findings.iter().filter(|finding| finding.level == Level::Problem).count();
         let mut out = Output::new();
         if context.json {
@@ -154,7 +154,8 @@ fn folder(store: &Path, findings: &mut Vec<Finding>) {
     });
 }
 
-async fn store(path: &Path, findings: &mut Vec<Finding>) {
+async fn store(context: &Context, findings: &mut Vec<Finding>) {
+    let path = &context.store_path;
     let shown = path.display();
     if !path.exists() {
         findings.push(Finding::new(
@@ -164,7 +165,7 @@ async fn store(path: &Path, findings: &mut Vec<Finding>) {
         ));
         return;
     }
-    if let Err(error) = look(path, findings).await {
+    if let Err(error) = look(context, findings).await {
         let found = format!("{shown}: {}", error.message);
         let finding = Finding::new(Level::Problem, "store", found);
         // A hint that leads back here helps nobody.
@@ -174,10 +175,11 @@ async fn store(path: &Path, findings: &mut Vec<Finding>) {
     }
 }
 
-async fn look(path: &Path, findings: &mut Vec<Finding>) -> Result<(), CliError> {
+async fn look(context: &Context, findings: &mut Vec<Finding>) -> Result<(), CliError> {
+    let path = &context.store_path;
     let store = SqliteStore::open_read_only(path)?;
     let damage = store.check().await?;
-    let runs = store.runs(usize::MAX).await?;
+    let runs: Vec<_> = store.runs(usize::MAX).await?.into_iter().map(|run| context.present(run).0).collect();
     let size = std::fs::metadata(path).map_or(0, |about| about.len());
     let open = runs.iter().filter(|run| !run.status.is_final()).count();
     let found = format!("{}: {}, {} runs, {open} not ended", path.display(), bytes(size), runs.len());

@@ -5,7 +5,7 @@ use comfy_table::Cell;
 use loopforge_core::id::StepToken;
 use loopforge_core::record::Event;
 use loopforge_core::tool::Effect;
-use loopforge_store::{EffectInfo, Store};
+use loopforge_store::{EffectInfo, EffectState, RunInfo, Store};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -32,8 +32,8 @@ impl Effects {
     pub async fn run(self, context: &Context) -> Result<Exit, CliError> {
         let store = context.look()?;
         let id = context.find_run(store.as_ref(), self.run.as_deref()).await?;
-        let view = View::load(store.as_ref(), id).await?;
-        let mut effects: Vec<Value> = store.effects(id).await?.iter().map(known).collect();
+        let view = View::load(context, store.as_ref(), id).await?;
+        let mut effects: Vec<Value> = store.effects(id).await?.iter().map(|effect| known(effect, &view.info)).collect();
         effects.extend(planned(store.as_ref(), &view).await?);
         let left_out = self.limit.map_or(0, |limit| effects.len().saturating_sub(limit));
         let effects = effects.split_off(left_out);
@@ -70,13 +70,21 @@ impl Effects {
     }
 }
 
+/// What is known of an effect of a run. One that was started is unknown once nobody works on the run: nobody will say what came of it.
+pub fn state(effect: &EffectInfo, run: &RunInfo) -> EffectState {
+    match effect.state {
+        EffectState::Started if run.owner.is_none() => EffectState::Unknown,
+        state => state,
+    }
+}
+
 /// An effect for programs.
-pub fn known(effect: &EffectInfo) -> Value {
+pub fn known(effect: &EffectInfo, run: &RunInfo) -> Value {
     json!({
         "action": effect.action.to_string(),
         "step": effect.action.step,
         "tool": effect.tool,
-        "state": effect.state.name(),
+        "state": state(effect, run).name(),
         "business_key": effect.business_key,
         "token": effect.token,
         "attempts": effect.attempts,

@@ -39,8 +39,8 @@ impl Ls {
             let short = &id[id.len() - end..];
             // Only a run that goes on has something that it waits for, and only its archive knows what.
             let view = match info.status.is_final() {
-                true => View { info, task: None, state: None, problems: Vec::new() },
-                false => View::load(store.as_ref(), info.id).await?,
+                true => View { info, gone: None, task: None, state: None, problems: Vec::new() },
+                false => View::load(context, store.as_ref(), info.id).await?,
             };
             if context.json {
                 listed.push(document(&view));
@@ -90,8 +90,10 @@ pub fn document(view: &View) -> Value {
         "created_at": created_at.to_string(),
         "updated_at": updated_at.to_string(),
         "wake_at": wake_at.map(|at| at.to_string()),
+        "gone": view.gone.as_ref().map(|gone| &gone.label),
         "owner": owner.as_ref().map(|owner| json!({ "label": owner.label, "until": owner.until.to_string() })),
         "questions": questions,
+        "held": view.held().iter().map(|(step, behind)| json!({ "step": step, "behind": behind })).collect::<Vec<_>>(),
         "problems": view.problems,
     })
 }
@@ -102,13 +104,18 @@ fn waits_for(view: &View, short: &str) -> String {
         return line(problem, WIDTH);
     }
     if let Some(open) = view.questions().first() {
-        return line(&format!("a person: {}", open.text), WIDTH);
+        // What is held up by the question comes first: the question is long, and is cut off.
+        let held = view.held().first().map(|(step, _)| format!(" (step {step} too)")).unwrap_or_default();
+        return line(&format!("a person{held}: {}", open.text), WIDTH);
     }
     let RunInfo { status, owner, wake_at, .. } = &view.info;
     match (status, owner, wake_at) {
         (_, Some(owner), Some(at)) => format!("{at} ({} waits)", line(&owner.label, 30)),
         (_, Some(owner), None) => format!("{} works on it", line(&owner.label, 30)),
-        (RunStatus::Running | RunStatus::Queued, None, _) => format!("loopforge resume {short}"),
+        (RunStatus::Running | RunStatus::Queued, None, _) => match &view.gone {
+            Some(gone) => format!("loopforge resume {short} ({} is gone)", line(&gone.label, 30)),
+            None => format!("loopforge resume {short}"),
+        },
         (RunStatus::Waiting, None, Some(at)) => format!("{at}, then: loopforge resume {short}"),
         (RunStatus::Waiting | RunStatus::Paused, None, _) => {
             let why = view.state.as_ref().and_then(|state| {

@@ -49,7 +49,7 @@ pub async fn run(cli: Cli) -> Result<Exit, CliError> {
         Command::Effects(command) => command.run(&context).await,
         Command::Export(command) => command.run(&context).await,
         Command::Doctor(command) => command.run(&context).await,
-        Command::Schema(command) => command.run(),
+        Command::Schema(command) => command.run(&context),
         Command::Completions(command) => command.run(),
     }
 }

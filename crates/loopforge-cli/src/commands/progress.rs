@@ -217,6 +217,9 @@ pub(crate) fn conclude(context: &Context, report: &Report) -> Exit {
         crate::say!("waits for a person: {}", safe(&open.text));
         crate::say!("{}", open.advice(&id.to_string()));
     }
+    for (step, behind) in &report.held {
+        crate::say!("step {step} would have the same effect as step {behind}, and waits for that answer");
+    }
     match exit {
         Exit::Limit => {
             let limit = report.stopped.as_ref().map_or("", |stopped| stopped.limit.as_str());

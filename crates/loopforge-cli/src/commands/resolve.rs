@@ -4,7 +4,7 @@ use clap::Args;
 use loopforge_core::id::StepNo;
 use loopforge_core::record::Answer;
 
-use crate::context::Context;
+use crate::context::{Context, user};
 use crate::error::{CliError, Exit, resume_hint};
 
 /// Answer what a run waits for.
@@ -64,9 +64,8 @@ impl Resolve {
     pub async fn run(self, context: &Context) -> Result<Exit, CliError> {
         let engine = context.engine()?;
         let id = context.find_run(engine.store().as_ref(), Some(&self.run)).await?;
-        let by = std::env::var("USER").unwrap_or_else(|_| "a person at the command line".to_owned());
         let answer = self.answer.answer();
-        engine.answer(id, self.step.map(StepNo), answer, &by).await?;
+        engine.answer(id, self.step.map(StepNo), answer, &user()).await?;
         if context.json {
             crate::tell!("{}", serde_json::json!({ "run": id.to_string(), "step": self.step, "answer": answer }));
         }

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 
+use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::output::Output;
 
@@ -16,9 +17,14 @@ impl Schema {
     ///
     /// # Errors
     /// Standard output can't be written to.
-    pub fn run(self) -> Result<Exit, CliError> {
+    pub fn run(self, context: &Context) -> Result<Exit, CliError> {
         let mut out = Output::new();
-        writeln!(out, "{:#}", loopforge_core::task::json_schema())?;
+        let schema = loopforge_core::task::json_schema();
+        if context.json {
+            out.json(&schema)?;
+        } else {
+            writeln!(out, "{schema:#}")?;
+        }
         out.finish()?;
         Ok(Exit::Success)
     }

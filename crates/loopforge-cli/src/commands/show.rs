@@ -43,7 +43,7 @@ impl Show {
     pub async fn run(self, context: &Context) -> Result<Exit, CliError> {
         let store = context.look()?;
         let id = context.find_run(store.as_ref(), self.run.as_deref()).await?;
-        let view = View::load(store.as_ref(), id).await?;
+        let view = View::load(context, store.as_ref(), id).await?;
         let ended = ending(store.as_ref(), &view.info).await?;
         let files = files(Path::new(&view.info.workspace));
         let mut out = Output::new();
@@ -87,6 +87,9 @@ fn head(out: &mut Output, view: &View) -> Result<(), CliError> {
     writeln!(out, "started   {}; last record {} ({} ago)", info.created_at, info.head, span(last))?;
     if let Some(owner) = &info.owner {
         writeln!(out, "owner     {}, until {}", line(&owner.label, 60), owner.until)?;
+    }
+    if let Some(gone) = &view.gone {
+        writeln!(out, "owner     none: {} is gone", line(&gone.label, 60))?;
     }
     for problem in &view.problems {
         writeln!(out, "problem   {}", safe(problem))?;
@@ -206,6 +209,12 @@ fn next(out: &mut Output, view: &View) -> Result<(), CliError> {
     for open in view.questions() {
         writeln!(out, "question  {}", safe(&open.text))?;
         writeln!(out, "{}", open.advice(&run))?;
+    }
+    for (step, behind) in view.held() {
+        writeln!(
+            out,
+            "held      step {step}: it would have the same effect as step {behind}, and waits for that answer"
+        )?;
     }
     if info.status.is_final() {
         return Ok(());

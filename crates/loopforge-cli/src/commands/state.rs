@@ -12,7 +12,7 @@ use loopforge_core::payload::Payload;
 use loopforge_store::Store;
 use serde_json::json;
 
-use crate::context::Context;
+use crate::context::{Context, user};
 use crate::error::{CliError, Exit};
 use crate::output::{Output, table};
 use crate::text::{bytes, line, preview, safe};
@@ -21,8 +21,11 @@ use crate::view::{self, glance};
 /// Read a run's state, also as it was, or set a value.
 #[derive(Debug, Args)]
 pub struct State {
-    /// The run; a few characters of its id's end will do
-    pub run: String,
+    /// The run; a few characters of its id's end will do. The last one when absent
+    pub run: Option<String>,
+    /// The last run (this is the default)
+    #[arg(long, conflicts_with = "run")]
+    pub last: bool,
     /// List the keys as they were after this record
     #[arg(long, value_name = "SEQ")]
     pub at: Option<u64>,
@@ -77,10 +80,10 @@ impl State {
     /// No such run or key; for `set` also a run that somebody works on, or that has ended: nothing was changed.
     pub async fn run(self, context: &Context) -> Result<Exit, CliError> {
         if let Some(Action::Set(set)) = self.action {
-            return set.run(context, &self.run).await;
+            return set.run(context, self.run.as_deref()).await;
         }
         let store = context.look()?;
-        let id = context.find_run(store.as_ref(), Some(&self.run)).await?;
+        let id = context.find_run(store.as_ref(), self.run.as_deref()).await?;
         let head = store.run(id).await?.head;
         let mut out = Output::new();
         match self.action {
@@ -240,15 +243,15 @@ fn known(what: &str, names: &[String]) -> String {
 }
 
 impl Set {
-    async fn run(self, context: &Context, run: &str) -> Result<Exit, CliError> {
+    async fn run(self, context: &Context, run: Option<&str>) -> Result<Exit, CliError> {
         let engine = context.engine()?;
-        let id = context.find_run(engine.store().as_ref(), Some(run)).await?;
+        let id = context.find_run(engine.store().as_ref(), run).await?;
         let value = if self.text {
             Json::String(self.value)
         } else {
             serde_json::from_str(&self.value).unwrap_or(Json::String(self.value))
         };
-        let seq = engine.set_state(id, &self.key, self.member.as_deref(), value).await?;
+        let seq = engine.set_state(id, &self.key, self.member.as_deref(), value, &user()).await?;
         if context.json {
             let mut out = Output::new();
             out.json(&json!({ "run": id, "key": self.key, "member": self.member, "seq": seq }))?;

@@ -83,7 +83,11 @@ fn text(event: &Event) -> String {
         }
         Event::StateSaved(event) => {
             let member = event.member.as_ref().map(|member| format!("[{member}]")).unwrap_or_default();
-            let who = if event.step.is_none() { " (by a person)" } else { "" };
+            let who = match (&event.by, event.step) {
+                (Some(by), _) => format!(" (by {by})"),
+                (None, None) => " (by a person)".to_owned(),
+                (None, Some(_)) => String::new(),
+            };
             format!("{}{member} = {}{who}", event.key, glance(&event.value, 80))
         }
         Event::WaitStarted(event) => format!("until {}", event.until),

@@ -57,7 +57,7 @@ impl Watch {
         loop {
             // The head is read before the records, so a run that ends in between is read to its end.
             let info = match store.run(id).await {
-                Ok(info) => info,
+                Ok(info) => context.present(info).0,
                 Err(StoreError::Unavailable(_)) => {
                     tokio::time::sleep(PERIOD).await;
                     continue;
@@ -72,7 +72,7 @@ impl Watch {
             let now = status(&info);
             if now != said {
                 said = now;
-                tell(&View::load(store.as_ref(), id).await?);
+                tell(&View::load(context, store.as_ref(), id).await?);
             }
             tokio::select! {
                 _ = &mut interrupted => return Ok(Exit::Interrupted),
@@ -116,6 +116,10 @@ fn tell(view: &View) {
         crate::say!("{}", open.advice(&run.to_string()));
     }
     if view.info.owner.is_none() && questions.is_empty() {
-        crate::say!("nobody works on it ({}). Go on with: {}", view.status(), resume_hint(run));
+        let why = match &view.gone {
+            Some(gone) => format!("{}: {} is gone", view.status(), safe(&gone.label)),
+            None => view.status().to_owned(),
+        };
+        crate::say!("nobody works on it ({why}). Go on with: {}", resume_hint(run));
     }
 }

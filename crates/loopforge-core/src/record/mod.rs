@@ -245,6 +245,9 @@ pub struct StateSaved {
     pub member: Option<String>,
     /// The value.
     pub value: Payload,
+    /// Who set it, where a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// Of [`Event::WaitStarted`].

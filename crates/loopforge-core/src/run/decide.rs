@@ -249,6 +249,7 @@ impl RunState {
                 key: key.clone(),
                 member: None,
                 value,
+                by: None,
             });
             drafts.push(Draft { event, blobs });
         }
@@ -361,6 +362,7 @@ fn saved(branch: BranchId, action: &Action, data: &Payload) -> Option<StateSaved
         key: save.name.clone(),
         member: save.member.clone(),
         value: data.clone(),
+        by: None,
     })
 }
 

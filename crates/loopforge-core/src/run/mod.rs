@@ -471,7 +471,9 @@ impl RunState {
         }
         let waits = |branch: &Branch| match &branch.phase {
             Phase::Waiting { .. } => true,
-            Phase::Acting { actions } => actions.iter().all(|action| matches!(action.state, ActionState::Asked(_))),
+            Phase::Acting { actions } => actions
+                .iter()
+                .all(|action| matches!(action.state, ActionState::Asked(_)) || self.held_behind(action).is_some()),
             Phase::Ready => self.question.is_some(),
             Phase::Deciding => false,
         };
@@ -502,6 +504,28 @@ impl RunState {
         // Once a person has said stop, nothing is asked any more.
         let open = !self.aborted;
         self.question.iter().map(|question| (None, question)).chain(of_branches).filter(move |_| open)
+    }
+
+    /// The action of the same effect that a person was asked about, if `action` must wait for the answer (R41).
+    #[must_use]
+    pub fn held_behind(&self, action: &Action) -> Option<ActionId> {
+        let key = action.business_key.as_ref().filter(|_| action.state == ActionState::Decided)?;
+        self.branches.values().find_map(|branch| match &branch.phase {
+            Phase::Acting { actions } => actions
+                .iter()
+                .find(|other| matches!(other.state, ActionState::Asked(_)) && other.business_key.as_ref() == Some(key))
+                .map(|other| other.id),
+            _ => None,
+        })
+    }
+
+    /// Calls that wait for a person's answer about the same effect: the call, and the one that the person is asked about.
+    pub fn held_calls(&self) -> impl Iterator<Item = (ActionId, ActionId)> {
+        let open = self.branches.values().flat_map(|branch| match &branch.phase {
+            Phase::Acting { actions } => actions.as_slice(),
+            _ => &[],
+        });
+        open.filter_map(|action| Some((action.id, self.held_behind(action)?)))
     }
 
     /// Finds an action that hasn't ended.

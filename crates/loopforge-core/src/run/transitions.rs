@@ -55,7 +55,6 @@ pub const TABLE: &[(PhaseName, &str)] = &[
     (Acting, "question_answered"),
     // The results of the other calls of a step are saved as they come.
     (Acting, "state_saved"),
-    (Waiting, "question_asked"),
     (Waiting, "question_answered"),
     (Waiting, "wait_ended"),
 ];

@@ -186,6 +186,7 @@ pub fn state_saved(key: &str, member: Option<&str>, value: Json) -> Event {
         key: key.to_owned(),
         member: member.map(str::to_owned),
         value: Payload::inline(value),
+        by: None,
     })
 }
 

@@ -24,9 +24,6 @@ use crate::journal;
 use super::admission::Admission;
 use super::{Done, Flight, Run};
 
-/// Times that a status query without an answer is made again, and the wait before each.
-const ASK_AGAIN: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
-
 impl Run {
     /// Makes all calls that are ready: checks them, archives the intents of writes, then starts them.
     pub(super) async fn make_calls(&mut self) -> Result<(), EngineError> {
@@ -235,10 +232,10 @@ impl Run {
             return Ok(());
         }
         let tries = self.asked.get(&call.action).copied().unwrap_or(0) as usize;
-        if armed.status == StatusVia::Nobody || tries > ASK_AGAIN.len() {
+        if armed.status == StatusVia::Nobody || tries > self.options.ask_again.len() {
             return self.record(vec![unknown_effect(call.branch, &action, reason).into()]);
         }
-        let wait = tries.checked_sub(1).and_then(|position| ASK_AGAIN.get(position)).copied().unwrap_or_default();
+        let wait = tries.checked_sub(1).and_then(|last| self.options.ask_again.get(last)).copied().unwrap_or_default();
         self.ask(call, &action, armed, wait);
         Ok(())
     }

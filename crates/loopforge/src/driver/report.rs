@@ -16,6 +16,8 @@ pub struct Report {
     pub outcome: Option<RunOutcome>,
     /// What a person must answer before it goes on.
     pub questions: Vec<OpenQuestion>,
+    /// Calls that wait for the answer about another call of the same effect: the step of each, and the step that is asked about.
+    pub held: Vec<(StepNo, StepNo)>,
     /// The limit that stopped it.
     pub stopped: Option<LimitReached>,
     /// When it goes on by itself.
@@ -53,6 +55,7 @@ pub(super) fn make(state: &RunState, interrupted: bool) -> Report {
         status: state.status(),
         outcome: state.ended,
         questions,
+        held: state.held_calls().map(|(held, behind)| (held.step, behind.step)).collect(),
         stopped: state.stopped.clone(),
         wake_at: state.wake_at(),
         interrupted,

@@ -1,9 +1,13 @@
 //! What the gateway refuses: the tool is not called, and the reason is archived.
 
+use std::sync::Arc;
+
+use loopforge::{Prepared, Start};
 use loopforge_core::json::Json;
 use loopforge_core::record::{OutcomeSource, RunOutcome};
 use loopforge_core::tool::{Code, ToolResult};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Bench, Scripted};
 
@@ -24,6 +28,35 @@ subgoals:
     assert_eq!((refused.code, refused.check.as_str()), (Code::Refused, "precondition"));
     assert!(refused.reason.contains("subgoals.collect.done"), "{}", refused.reason);
     assert_eq!(story.count("action_started"), 0, "there is no intent of a call that isn't made");
+}
+
+/// R46: what the check of a task file would have found is refused at the call, too. Here the task is another than the file.
+#[tokio::test]
+async fn a_tool_that_is_not_listed_is_refused() {
+    let (send, other) = (Scripted::write_echo(), Scripted::echo());
+    let task = "
+tools: { send: { builtin: send }, other: { builtin: other } }
+subgoals: [{ id: a, steps: [{ call: send }] }]
+";
+    let bench = Bench::new(task).tool("send", &send).tool("other", &other);
+    let refusal = async |change: &dyn Fn(&mut Prepared)| {
+        let mut prepared = Arc::into_inner(bench.prepared()).unwrap();
+        change(&mut prepared);
+        let run = bench.engine().start(Arc::new(prepared), Start::default()).await.unwrap();
+        let report = run.drive(CancellationToken::new()).await.unwrap();
+        assert_eq!(report.outcome, Some(RunOutcome::Failed));
+        let story = bench.story(report).await;
+        assert_eq!((send.calls().len(), story.count("action_started")), (0, 0));
+        let refused = story.refused()[0];
+        assert_eq!((refused.code, refused.check.as_str()), (Code::Refused, "whitelist"));
+        refused.reason.clone()
+    };
+    let reason = refusal(&|prepared| prepared.task.subgoals[0].tools = Some(vec!["other".to_owned()])).await;
+    assert!(reason.contains("subgoal `a` may not call `send`"), "{reason}");
+    let without = Bench::new("subgoals: [{ id: a, steps: [{ set: { n: 1 } }] }]").prepared();
+    let without = std::cell::Cell::new(Arc::into_inner(without));
+    let reason = refusal(&|prepared| prepared.toolbox = without.take().unwrap().toolbox).await;
+    assert!(reason.contains("the task lists no tool `send`"), "{reason}");
 }
 
 /// R10

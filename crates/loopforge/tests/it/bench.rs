@@ -173,6 +173,7 @@ impl Bench {
         let mut options = Options::new(self.folder.path().join("runs"));
         options.store_patience = self.patience;
         options.lease_ttl = self.lease_ttl;
+        options.ask_again = vec![Duration::from_millis(1); 2];
         Engine::new(Arc::clone(&self.store), options).with_tools(self.registry.clone())
     }
 

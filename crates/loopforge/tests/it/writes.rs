@@ -269,3 +269,52 @@ async fn a_business_effect_that_the_target_refused_may_be_tried_anew() {
     assert_eq!(tried.load(Ordering::SeqCst), 2);
     assert_eq!(story.report.subgoals[0].1, "partial");
 }
+
+/// The same effect proposed by two branches, the first of them unknown: the second waits for the same answer, and the run says both.
+#[tokio::test]
+async fn a_call_that_is_held_by_a_question_is_told_and_the_run_waits() {
+    const TWICE: &str = "
+inputs: { items: { value: [1, 2] } }
+tools: { refund: { builtin: refund, effect_key: [order] } }
+subgoals: [{ id: a, foreach: { in: inputs.items, as: item, parallel: 2 }, steps: [{ call: refund, with: { order: 7 } }] }]
+";
+    let refund = Scripted::write(|_| async { ToolResult::failure(Code::Timeout, "no answer") });
+    let bench = Bench::new(TWICE).tool("refund", &refund);
+    let story = bench.run().await;
+    assert_eq!(refund.calls().len(), 1);
+    assert_eq!(story.report.questions.len(), 1);
+    assert_eq!((story.report.status, story.report.wake_at), (RunStatus::Waiting, None));
+    let asked = story.report.questions[0].step.unwrap();
+    let [(held, behind)] = story.report.held[..] else { panic!("{:?}", story.report.held) };
+    assert!(behind == asked && held != asked, "{held} behind {behind}, asked about {asked}");
+    assert_eq!(bench.store.run(story.report.run).await.unwrap().status, RunStatus::Waiting);
+
+    bench.answer(&story, Answer::Happened).await;
+    let story = bench.resume(story.report.run).await;
+    assert_eq!(story.report.outcome, Some(RunOutcome::Succeeded));
+    assert_eq!((refund.calls().len(), story.report.held.len()), (1, 0));
+}
+
+/// A query that never answers is ended at its own time limit, and then a person is asked: the effect stays unknown.
+#[tokio::test]
+async fn a_status_query_that_never_answers_leaves_the_question_to_a_person() {
+    const ASKED: &str = "
+tools:
+  put: { builtin: put, timeout: 50ms, status: ask }
+  ask: { builtin: ask, timeout: 50ms }
+subgoals: [{ id: a, steps: [{ call: put, with: { n: 1 }, save: done }] }]
+";
+    let put = loses_first_answer();
+    let ask = Scripted::read(|_| std::future::pending());
+    let bench = Bench::new(ASKED).tool("put", &put).tool("ask", &ask);
+    let story = bench.run().await;
+    assert_eq!((story.report.status, story.report.questions.len()), (RunStatus::Waiting, 1));
+    assert_eq!((put.calls().len(), ask.calls().len()), (1, 3), "asked three times, made once");
+    let effect = &bench.store.effects(story.report.run).await.unwrap()[0];
+    assert_eq!(effect.state, EffectState::Unknown);
+
+    bench.answer(&story, Answer::Not).await;
+    let story = bench.resume(story.report.run).await;
+    assert_eq!(story.report.outcome, Some(RunOutcome::Succeeded));
+    assert_eq!(put.calls().len(), 2);
+}

@@ -50,7 +50,7 @@ impl Graph {
         const MOST: usize = 60;
         let store = context.look()?;
         let id = context.find_run(store.as_ref(), self.run.as_deref()).await?;
-        let view = View::load(store.as_ref(), id).await?;
+        let view = View::load(context, store.as_ref(), id).await?;
         let picture = build::picture(store.as_ref(), &view).await?;
         let most = if self.all { usize::MAX } else { MOST };
         let mut out = Output::new();

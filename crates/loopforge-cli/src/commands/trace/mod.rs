@@ -19,10 +19,13 @@ use super::summary::summary;
 /// Read a run's archive, or one step of it in full.
 #[derive(Debug, Args)]
 pub struct Trace {
-    /// The run; a few characters of its id's end will do
-    pub run: String,
+    /// The run; a few characters of its id's end will do. The last one when absent
+    pub run: Option<String>,
     /// A step: everything that it was given, did and came to
     pub step: Option<u64>,
+    /// The last run: `trace --last [STEP]`
+    #[arg(long, conflicts_with = "step")]
+    pub last: bool,
     /// Begin after this record
     #[arg(long, value_name = "SEQ", default_value_t = 0, conflicts_with = "step")]
     pub after: u64,
@@ -30,7 +33,7 @@ pub struct Trace {
     #[arg(long, value_name = "N", conflicts_with = "step")]
     pub limit: Option<u64>,
     /// Values as a whole, however long
-    #[arg(long, requires = "step")]
+    #[arg(long)]
     pub full: bool,
 }
 
@@ -41,10 +44,11 @@ impl Trace {
     /// No such run or step, or a store that can't be read. A record that can't be read is named in its place, and the exit code is 5.
     pub async fn run(self, context: &Context) -> Result<Exit, CliError> {
         let store = context.look()?;
-        let id = context.find_run(store.as_ref(), Some(&self.run)).await?;
-        let info = store.run(id).await?;
+        let (run, step) = self.place()?;
+        let id = context.find_run(store.as_ref(), run).await?;
+        let info = context.present(store.run(id).await?).0;
         let mut out = Output::new();
-        if let Some(step) = self.step {
+        if let Some(step) = step {
             step::show(context, store.as_ref(), &info, StepNo(step), self.full, &mut out).await?;
             out.finish()?;
             return Ok(Exit::Success);
@@ -72,6 +76,30 @@ impl Trace {
             crate::say!("{} more records; go on with `--after {last}`", info.head.0 - last);
         }
         Ok(if damaged { Exit::Environment } else { Exit::Success })
+    }
+}
+
+impl Trace {
+    /// The run and the step that were given. Behind `--last` the one number is the step.
+    fn place(&self) -> Result<(Option<&str>, Option<u64>), CliError> {
+        let place = match (&self.run, self.last) {
+            (Some(step), true) => {
+                let step = step.parse().map_err(|_| {
+                    CliError::usage(format!("`{step}` is not the number of a step: `--last` says which run"))
+                })?;
+                (None, Some(step))
+            }
+            (run, _) => (run.as_deref(), self.step),
+        };
+        match place {
+            (_, None) if self.full => {
+                Err(CliError::usage("`--full` shows a step as a whole: give its number, `trace RUN STEP --full`"))
+            }
+            (_, Some(_)) if self.after > 0 || self.limit.is_some() => {
+                Err(CliError::usage("`--after` and `--limit` choose among records, not within a step"))
+            }
+            place => Ok(place),
+        }
     }
 }
 

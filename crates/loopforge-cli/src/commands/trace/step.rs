@@ -11,7 +11,7 @@ use loopforge_store::{EffectInfo, RunInfo, Store};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::commands::effects::known;
+use crate::commands::effects;
 use crate::commands::progress::settled_by;
 use crate::commands::show::verdict;
 use crate::commands::summary::summary;
@@ -169,7 +169,7 @@ impl Shown<'_> {
             other => {
                 // Questions are long, and here they are read to their end.
                 let kind = other.kind().replace('_', " ");
-                writeln!(out, "{after:<8} {kind} {}", summary(other, PREVIEW))?;
+                writeln!(out, "{after:<8} {kind} {}", summary(other, self.width))?;
             }
         }
         Ok(())
@@ -200,7 +200,12 @@ impl Shown<'_> {
         }
         self.value("data", &result.data, out).await?;
         if let Some(effect) = self.effects.iter().find(|effect| effect.action == event.id) {
-            writeln!(out, "  effect {}, token {}", output::status(effect.state.name()), effect.token)?;
+            writeln!(
+                out,
+                "  effect {}, token {}",
+                output::status(effects::state(effect, self.info).name()),
+                effect.token
+            )?;
         }
         Ok(())
     }
@@ -288,7 +293,7 @@ impl Shown<'_> {
                 _ => {}
             }
         }
-        let effects = self.effects.iter().map(known).collect();
+        let effects = self.effects.iter().map(|effect| effects::known(effect, self.info)).collect();
         out.json(&Document { run: self.info.id, step, records, opened, effects })
     }
 }

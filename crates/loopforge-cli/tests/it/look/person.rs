@@ -73,6 +73,8 @@ fn a_person_sets_a_value_and_the_run_goes_on_with_it() {
     let last = &records[records.len() - 1];
     assert_eq!(last["seq"], set["seq"]);
     assert_eq!((last["kind"].as_str(), last.get("branch"), last.get("step")), (Some("state_saved"), None, None));
+    assert_eq!(last["by"], "tester");
+    assert!(place.loopforge(&["trace", &run]).out.contains("(by tester)"));
 
     for key in ["a-b", "1a", "inputs", "told[x]", ""] {
         let said = place.loopforge(&["state", &run, "set", key, "1"]);
@@ -88,4 +90,65 @@ fn a_person_sets_a_value_and_the_run_goes_on_with_it() {
     assert_eq!(said.code, 2, "{said:?}");
     assert!(said.err.contains("has ended"), "{said:?}");
     assert_eq!(place.loopforge(&["show", "--json"]).json()["head"], head);
+}
+
+/// An effect whose owner is gone is unknown: nobody will say any more what came of it. While it is there, it is started.
+#[test]
+fn an_effect_of_an_owner_that_is_gone_is_unknown() {
+    let place = Place::new();
+    let slow = TASK.replace("timeout: 300ms", "timeout: 5m").replace("sleep 600", "touch began; sleep 600");
+    place.write("task.yaml", &slow);
+    let mut run = place
+        .command(&["run", "task.yaml"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    super::until("the call", || place.path().join("began").exists());
+    let state = || place.loopforge(&["effects", "--json"]).json()["effects"][0]["state"].clone();
+    assert_eq!(state(), "started");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert_eq!(state(), "unknown");
+    assert!(place.loopforge(&["effects"]).out.contains("unknown"));
+}
+
+/// A long reason is read to its end with `--full`, and `--last` is the last run.
+#[test]
+fn a_long_reason_is_shown_as_a_whole() {
+    let place = Place::new();
+    let talkative = "i=0; while [ $i -lt 500 ]; do printf 'word%s ' $i >&2; i=$((i+1)); done; kill -9 $$";
+    place.write("task.yaml", &TASK.replace("sleep 600", talkative).replace("timeout: 300ms", "timeout: 5m"));
+    assert_eq!(place.loopforge(&["run", "task.yaml"]).code, 3);
+    let run = place.run();
+    let full = place.loopforge(&["trace", &run, "2", "--full"]).out;
+    let unknown = full.lines().find(|line| line.contains("action unknown")).unwrap();
+    assert!(unknown.contains("word499"), "{unknown}");
+    assert_eq!(place.loopforge(&["trace", "--last", "2", "--full"]).out, full);
+    assert_eq!(place.loopforge(&["trace", "--last"]).out, place.loopforge(&["trace", &run]).out);
+    assert_eq!(place.loopforge(&["trace", "--last", "x"]).code, 2);
+    assert_eq!(place.loopforge(&["trace", "--last", "--full"]).code, 2);
+    let told = |arguments: &[&str]| place.loopforge(arguments).out;
+    assert_eq!(told(&["state", "--last", "get", "told"]), told(&["state", &run, "get", "told"]));
+    assert_eq!(told(&["state"]), told(&["state", &run]));
+    assert_eq!(told(&["state", "get", "told"]), "not yet\n");
+}
+
+/// Programs get an error that they can read, also for what was typed wrongly.
+#[test]
+fn mistakes_of_usage_are_a_document_with_json() {
+    let place = Place::new();
+    for arguments in [&["shew", "--json"][..], &["--json", "resolve", "x", "1", "--nope"], &["run", "--json"]] {
+        let said = place.loopforge(arguments);
+        assert_eq!(said.code, 2, "{said:?}");
+        let error = &said.json()["error"];
+        assert_eq!(error["exit"], 2);
+        assert!(!error["message"].as_str().unwrap().is_empty() && error["hints"].is_array(), "{said:?}");
+        assert!(said.err.contains("error: "), "{said:?}");
+    }
+    let said = place.loopforge(&["shew"]);
+    assert_eq!((said.code, said.out.as_str()), (2, ""));
+    let said = place.loopforge(&["schema", "--json"]);
+    assert_eq!(said.out.lines().count(), 1);
+    assert!(said.json()["properties"].is_object());
 }

@@ -66,6 +66,35 @@ fn another_process_is_followed_to_its_end() {
     insta::assert_snapshot!("watch", place.masked(&said.out));
 }
 
+/// The lease lasts for minutes, but the process is gone, and everybody says so at once.
+#[test]
+fn a_killed_run_is_interrupted_at_once_on_the_same_machine() {
+    let place = Place::new();
+    let mut run = started(&place, "600");
+    let pid = run.id();
+    assert!(place.loopforge(&["ls"]).out.contains("running"));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let id = place.run();
+    let listed = place.loopforge(&["ls"]).out;
+    let resume = format!("loopforge resume {} (process {pid} is gone)", &id[id.len() - 6..]);
+    assert!(listed.contains("interrupted") && listed.contains(&resume), "{listed}");
+    let shown = place.loopforge(&["show"]).out;
+    assert!(shown.contains(&format!("owner     none: process {pid} is gone")), "{shown}");
+    assert!(shown.contains(&format!("go on with: loopforge resume {id}")), "{shown}");
+    assert!(place.loopforge(&["doctor"]).out.contains("remedy:  loopforge resume --all"));
+    let document = place.loopforge(&["show", "--json"]).json();
+    assert_eq!((&document["owner"], &document["status"]), (&serde_json::Value::Null, &"interrupted".into()));
+    let mut watch = place.command(&["watch"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let said = BufReader::new(watch.stderr.take().unwrap()).lines().map(|line| line.unwrap());
+    let told = said.into_iter().find(|line| line.contains("nobody works on it")).unwrap();
+    assert!(told.contains(&format!("(interrupted: process {pid} is gone)")), "{told}");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    place.write("go", "");
+    assert_eq!(place.loopforge(&["resume"]).code, 0);
+}
+
 #[test]
 fn ending_a_watch_leaves_the_run_alone() {
     let place = Place::new();

@@ -11,7 +11,7 @@ use loopforge_core::record::{
     FORMAT, LimitsRaised, Outcome, OutcomeSource, QuestionAnswered, QuestionAsked, Record, RunPaused, RunResumed,
     RunStarted, StateSaved,
 };
-use loopforge_core::run::{ActionState, Call, Draft, Idle, Move, Phase, RunState, ToolFacts, WaitFor};
+use loopforge_core::run::{ActionState, Branch, Call, Draft, Idle, Move, Phase, RunState, ToolFacts};
 use loopforge_core::task::{Builtin, Catalog, Task, read};
 use loopforge_core::time::Timestamp;
 use loopforge_core::tool::{Code, Effect, RetryPolicy};
@@ -185,30 +185,21 @@ impl Simulation {
 
     /// What is legal, and no driver of today does.
     fn meddle(&mut self) -> bool {
-        let branches: Vec<(BranchId, Phase)> =
-            self.state.branches.iter().map(|(id, branch)| (*id, branch.phase.clone())).collect();
-        for (id, phase) in branches {
-            match phase {
-                Phase::Waiting { on: WaitFor::Person(_) } => {
-                    self.ask(Some(id), None, About::Failure);
-                    return true;
-                }
-                Phase::Acting { .. } => {
-                    let saved = StateSaved {
-                        branch: Some(id),
-                        step: None,
-                        entry: None,
-                        key: "beside".to_owned(),
-                        member: None,
-                        value: Payload::default(),
-                    };
-                    self.archive(Event::StateSaved(saved));
-                    return true;
-                }
-                _ => {}
-            }
+        let acting = |branch: &Branch| matches!(branch.phase, Phase::Acting { .. });
+        let branch = self.state.branches.iter().find(|(_, branch)| acting(branch)).map(|(id, _)| *id);
+        if branch.is_none() {
+            return false;
         }
-        false
+        self.archive(Event::StateSaved(StateSaved {
+            branch,
+            step: None,
+            entry: None,
+            key: "beside".to_owned(),
+            member: None,
+            value: Payload::default(),
+            by: None,
+        }));
+        true
     }
 
     fn ask(&mut self, branch: Option<BranchId>, action: Option<ActionId>, about: About) {
