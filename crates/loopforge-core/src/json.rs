@@ -1,5 +1,7 @@
 //! JSON as LoopForge uses it: canonical text for comparing, clean text for keeping.
 
+pub mod lenient;
+
 use serde_json::{Number, Value};
 
 /// Any JSON value.

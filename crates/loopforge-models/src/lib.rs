@@ -1,6 +1,13 @@
 //! The models that LoopForge calls.
 //!
 //! A [`Model`] makes one call and reports; it never retries, waits or falls back by itself: that is the loop's, where it is seen.
+//! [`build`] makes one from its name, `provider/model`. How providers are spoken to stands in `wire` (pure: bytes and values) and `http`.
+
+mod http;
+mod provider;
+mod setup;
+pub mod sse;
+mod wire;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +17,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use loopforge_core::model::{ModelError, Reply, Request};
 use tokio_util::sync::CancellationToken;
+
+pub use http::Secret;
+pub use setup::{Setup, SetupError, build, build_with};
+pub use wire::Api;
 
 /// One model of one provider.
 #[async_trait]
@@ -34,7 +45,7 @@ pub struct Description {
     /// The part after it: the name that is sent.
     pub model: String,
     /// Tokens of input and output together, where they are known.
-    pub context_window: Option<u32>,
+    pub context_window: Option<u64>,
     /// The most tokens of output, where it is known.
     pub max_output_tokens: Option<u32>,
     /// Where requests go, without secrets; empty where nothing is sent.

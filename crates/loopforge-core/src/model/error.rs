@@ -33,7 +33,7 @@ pub struct ModelError {
     pub may_be_billed: bool,
     /// What the provider had said about use before it broke off.
     #[serde(default, skip_serializing_if = "is_nothing")]
-    pub usage: Usage,
+    pub usage: Box<Usage>,
     /// Of [`ErrorKind::Unauthorized`]: the same key worked before in this process, and the provider named no lasting reason. Gateways
     /// under load do that; a few tries are worth it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -56,7 +56,7 @@ impl ModelError {
             code: None,
             request_id: None,
             may_be_billed: false,
-            usage: Usage::default(),
+            usage: Box::default(),
             key_worked_before: false,
         }
     }
@@ -77,9 +77,9 @@ impl ModelError {
 
     /// Says that tokens may have been used.
     #[must_use]
-    pub const fn billed(mut self, usage: Usage) -> Self {
+    pub fn billed(mut self, usage: Usage) -> Self {
         self.may_be_billed = true;
-        self.usage = usage;
+        *self.usage = usage;
         self
     }
 

@@ -7,7 +7,7 @@
 //! - `template`, `program`: the command's words, and where its program is;
 //! - `grants`: what it may reach;
 //! - `run`: one run, from start to the last process's end;
-//! - `output`, `lenient`: what was printed, as a result;
+//! - `output`: what was printed, as a result;
 //! - `helper`, `wire`: the process between, which ends what the command leaves behind and builds the sandbox.
 //!
 //! Left out on purpose: shells (a task can name one), terminals, and processes that live on from call to call (that is
@@ -15,7 +15,6 @@
 
 mod grants;
 mod helper;
-mod lenient;
 mod output;
 mod program;
 mod run;

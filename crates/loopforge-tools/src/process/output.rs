@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use loopforge_core::json::{Json, clean, clean_text};
+use loopforge_core::json::{Json, clean, clean_text, lenient};
 use loopforge_core::payload::{Blob, BlobKind};
 use loopforge_core::tool::{Code, Effect, ToolResult};
 use serde::Deserialize;
 use serde_json::json;
-
-use super::lenient;
 
 /// Standard output, read.
 #[derive(Debug)]

@@ -10,22 +10,22 @@
 
 use std::borrow::Cow;
 
-use loopforge_core::json::Json;
+use super::Json;
 
 /// What was replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Replaced {
+pub struct Replaced {
     /// Numbers that JSON can't hold.
-    pub(super) not_finite: usize,
+    pub not_finite: usize,
     /// Integers beyond 64 bits.
-    pub(super) long_integers: usize,
+    pub long_integers: usize,
     /// Halves of surrogate pairs.
-    pub(super) lone_surrogates: usize,
+    pub lone_surrogates: usize,
 }
 
 impl Replaced {
-    /// The marks for a result.
-    pub(super) fn marks(self) -> impl Iterator<Item = String> {
+    /// The marks for a result: what was replaced, and how often.
+    pub fn marks(self) -> impl Iterator<Item = String> {
         [
             (self.not_finite, "number that JSON can't hold (NaN, infinity) replaced by null"),
             (self.long_integers, "integer beyond 64 bits kept as text"),
@@ -38,7 +38,10 @@ impl Replaced {
 }
 
 /// Reads a JSON document.
-pub(super) fn read(text: &str) -> Result<(Json, Replaced), serde_json::Error> {
+///
+/// # Errors
+/// What is no JSON after all replacements either.
+pub fn read(text: &str) -> Result<(Json, Replaced), serde_json::Error> {
     let (repaired, replaced) = repair(text);
     Ok((serde_json::from_str(&repaired)?, replaced))
 }

@@ -1,0 +1,9 @@
+//! Anthropic's Messages.
+
+mod decode;
+mod encode;
+#[cfg(test)]
+mod tests;
+
+pub(super) use decode::Decoder;
+pub(super) use encode::encode;

@@ -1,0 +1,5 @@
+//! Tests of models over real connections.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod http;
+mod raw;
