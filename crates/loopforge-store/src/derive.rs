@@ -7,7 +7,7 @@ use loopforge_core::payload::{Blob, BlobRef};
 use loopforge_core::record::{ActionId, Event, Record};
 use loopforge_core::tool::Code;
 
-use crate::{EffectState, RunInfo, StoreError};
+use crate::{EffectState, RunInfo, StoreError, StoredCheckpoint};
 
 /// What an event says about an effect.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,6 +86,17 @@ pub(crate) fn check_sequence(head: Seq, records: &[Record]) -> Result<(), StoreE
         }
     }
     Ok(())
+}
+
+/// Checks that a checkpoint is of the last of the records with which it comes.
+pub(crate) fn check_checkpoint(checkpoint: &StoredCheckpoint, records: &[Record]) -> Result<(), StoreError> {
+    if records.last().is_some_and(|last| last.seq == checkpoint.seq) {
+        return Ok(());
+    }
+    Err(StoreError::Invalid(format!(
+        "a checkpoint of record {} comes with an append that ends elsewhere",
+        checkpoint.seq
+    )))
 }
 
 /// The blobs that `records` refer to and that don't come with them: they must be stored already.

@@ -14,8 +14,10 @@ pub mod testing;
 
 mod clock;
 mod derive;
+mod ticket;
 
 pub use clock::Clock;
+pub use ticket::Ticket;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,9 +93,21 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`StoreError::Unavailable`]: safe to try again. [`StoreError::Full`], [`StoreError::ReadOnly`],
     /// [`StoreError::Corrupt`]: nothing of this append was written. [`StoreError::Duplicate`]: a step token or business
     /// key of an `ActionStarted` is in use by another action, or its own effect is confirmed; nothing was written.
-    /// [`StoreError::Invalid`]: no records, a gap in their `seq`, a blob that is neither here nor stored, or another
-    /// token for the same action; nothing was written. [`StoreError::NoRun`].
+    /// [`StoreError::Invalid`]: no records, a gap in their `seq`, a blob that is neither here nor stored, another token
+    /// for the same action, or a checkpoint of another record than the last; nothing was written. [`StoreError::NoRun`].
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError>;
+
+    /// Gives an append to the store without waiting for its commit. When this returns, the append has its place: behind
+    /// all that was submitted for this run before, ahead of whatever is called for it later. The [`Ticket`] tells what
+    /// becomes of it, as [`Store::append`] would.
+    ///
+    /// When an append is not written, none that was submitted behind it is: each follows a head that never came to be
+    /// (`Fenced`). So the oldest ticket says what is wrong, and trying again begins with it.
+    ///
+    /// The default waits for the commit, which keeps every promise and gains nothing.
+    async fn submit(&self, lease: &Lease, append: Append) -> Ticket {
+        Ticket::answered(self.append(lease, append).await)
+    }
 
     /// Keeps a checkpoint. It is never the only copy of anything; older ones of the run may be dropped (at least two
     /// are kept). One with the same `seq` is replaced. A soft commit.
@@ -328,6 +342,9 @@ pub struct Append {
     pub steps: u64,
     /// What must survive what.
     pub durability: Durability,
+    /// A checkpoint of the run as it is after the last of these records, kept with them as [`Store::save_checkpoint`]
+    /// keeps one, in the same transaction.
+    pub checkpoint: Option<StoredCheckpoint>,
 }
 
 /// What an append must survive.

@@ -109,16 +109,20 @@ impl Hooks {
         sent
     }
 
+    /// Whether a record will be owed a notice once it is archived.
+    pub(crate) fn wants(&self, record: &Record, state: &RunState) -> bool {
+        moment(&record.event)
+            .is_some_and(|on| record.seq > state.told && self.hooks.iter().any(|hook| tells(hook, on, record)))
+    }
+
     /// Makes the notices that an archived record asks for.
     pub(crate) fn take(&mut self, record: &Record, state: &RunState) {
-        let Some(on) = moment(&record.event) else { return };
-        if record.seq <= state.told {
+        if !self.wants(record, state) {
             return;
         }
-        let step = record.event.step();
+        let Some(on) = moment(&record.event) else { return };
         for (position, hook) in self.hooks.iter().enumerate() {
-            let every = hook.every.unwrap_or(1).max(1);
-            if hook.on != on || step.is_some_and(|step| step.0 % every != 0) {
+            if !tells(hook, on, record) {
                 continue;
             }
             let hook_no = u32::try_from(position).unwrap_or(u32::MAX);
@@ -136,6 +140,12 @@ impl Hooks {
             }
         }
     }
+}
+
+/// Whether a hook tells of this record, which is of the kind `on`.
+fn tells(hook: &Hook, on: HookEvent, record: &Record) -> bool {
+    let every = hook.every.unwrap_or(1).max(1);
+    hook.on == on && record.event.step().is_none_or(|step| step.0 % every == 0)
 }
 
 fn delivery(run: RunId, about: Seq, hook: u32) -> String {

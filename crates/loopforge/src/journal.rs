@@ -2,18 +2,22 @@
 //!
 //! Records wait here until one of them must survive something; then all go in one append. A read that was decided rides
 //! with the evaluation of its step; the intent of a write goes at once, before the write is made.
+//!
+//! An append that tells of reads only may be under way while the run makes more of them, since a read can be made again.
+//! Everything else waits until nothing is under way (see `docs/design/durability.md`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use loopforge_core::id::{ContentHash, RecordId, Seq};
 use loopforge_core::payload::{Blob, BlobRef};
 use loopforge_core::record::{Event, Record, RunStatus};
 use loopforge_core::run::Draft;
 use loopforge_core::time::Timestamp;
 use loopforge_core::tool::Effect;
-use loopforge_store::{Append, Appended, Durability, Lease, Store, StoreError};
+use loopforge_store::{Append, Appended, Durability, Lease, Store, StoreError, StoredCheckpoint, Ticket};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -30,19 +34,49 @@ const TOLD_AGAIN: Duration = Duration::from_secs(30);
 /// Blobs whose presence in the store is remembered, so that a page that is saved again isn't sent again.
 const KNOWN_BLOBS: usize = 4096;
 
+/// Appends that may be under way at once: what a crash can cost is so many steps of reads, and a disk that flushes while the
+/// next ones are made serves several with each flush.
+const UNDER_WAY: usize = 8;
+
 pub(crate) struct Journal {
     store: Arc<dyn Store>,
     lease: Lease,
-    archived: Seq,
+    /// The last record that was given to the store.
+    submitted: Seq,
+    under_way: VecDeque<UnderWay>,
     pending: Vec<Record>,
     blobs: HashMap<ContentHash, Blob>,
     known: HashSet<ContentHash>,
     level: Option<Durability>,
+    /// Whether something pending must be archived before even a read is made.
+    binding: bool,
     last_at: Timestamp,
     /// Until when the lease lasts at least, on the clock that runs since the machine was started.
     held_until: Duration,
     /// How long a failing store is waited for before the run is given up (and can be resumed).
     patience: Duration,
+}
+
+/// An append whose answer is not taken yet.
+struct UnderWay {
+    append: Append,
+    /// When it was first given to the store, on the clock that runs since the machine was started.
+    given: Duration,
+    ticket: Ticket,
+    answer: Option<Result<Appended, StoreError>>,
+}
+
+impl UnderWay {
+    fn last(&self) -> Seq {
+        Seq(self.append.expected_head.0 + self.append.records.len() as u64)
+    }
+
+    async fn answered(&mut self) -> &Result<Appended, StoreError> {
+        match &mut self.answer {
+            Some(answer) => answer,
+            none => none.insert((&mut self.ticket).await),
+        }
+    }
 }
 
 /// What an append says of the run besides its records.
@@ -55,7 +89,8 @@ pub(crate) struct Position {
 impl Journal {
     pub(crate) fn new(store: Arc<dyn Store>, lease: Lease, last_at: Timestamp, patience: Duration) -> Self {
         Self {
-            archived: lease.head,
+            submitted: lease.head,
+            under_way: VecDeque::new(),
             held_until: clock::since_boot() + lease.ttl,
             store,
             lease,
@@ -63,6 +98,7 @@ impl Journal {
             blobs: HashMap::new(),
             known: HashSet::new(),
             level: None,
+            binding: false,
             last_at,
             patience,
         }
@@ -89,7 +125,7 @@ impl Journal {
     pub(crate) fn write(&mut self, draft: Draft) -> &Record {
         // The clock may step back; the archive's times don't.
         self.last_at = self.last_at.max(clock::now());
-        let seq = Seq(self.archived.0 + self.pending.len() as u64 + 1);
+        let seq = Seq(self.submitted.0 + self.pending.len() as u64 + 1);
         let record = Record { seq, id: RecordId(Uuid::now_v7()), at: self.last_at, event: draft.event };
         for blob in draft.blobs {
             let hash = blob.reference.hash;
@@ -98,6 +134,7 @@ impl Journal {
             }
         }
         self.level = self.level.max(needs(&record.event));
+        self.binding |= binds(&record.event);
         let position = self.pending.len();
         self.pending.push(record);
         &self.pending[position]
@@ -107,6 +144,7 @@ impl Journal {
     pub(crate) fn harden(&mut self) {
         if !self.pending.is_empty() {
             self.level = Some(Durability::Hard);
+            self.binding = true;
         }
     }
 
@@ -115,86 +153,163 @@ impl Journal {
         self.level.is_some()
     }
 
+    /// Whether even a read must wait for what is pending.
+    pub(crate) fn is_binding(&self) -> bool {
+        self.binding
+    }
+
     /// Whether anything waits to be archived.
     pub(crate) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// A blob that isn't archived yet.
-    pub(crate) fn pending_blob(&self, reference: &BlobRef) -> Option<&Blob> {
-        self.blobs.get(&reference.hash)
+    /// The records that wait to be archived.
+    pub(crate) fn pending(&self) -> &[Record] {
+        &self.pending
     }
 
-    /// Archives what is pending, and returns it. After `Ok` it is as durable as its events need.
-    ///
-    /// A store that fails is tried again until it heals, `cancel` fires or patience ends; meanwhile nothing else is done.
-    pub(crate) async fn flush(
-        &mut self,
-        position: Position,
-        cancel: &CancellationToken,
-        mut on_trouble: impl FnMut(&StoreError),
-    ) -> Result<Vec<Record>, EngineError> {
-        if self.pending.is_empty() {
-            self.level = None;
-            return Ok(Vec::new());
-        }
+    /// A blob that isn't archived yet.
+    pub(crate) fn pending_blob(&self, reference: &BlobRef) -> Option<&Blob> {
+        let under_way = || self.under_way.iter().flat_map(|under_way| &under_way.append.blobs);
+        self.blobs.get(&reference.hash).or_else(|| under_way().find(|blob| blob.reference.hash == reference.hash))
+    }
+
+    /// Gives what is pending to the store. [`Self::take_archived`] tells when it is archived.
+    pub(crate) async fn submit(&mut self, position: Position, checkpoint: Option<StoredCheckpoint>) {
+        self.level = self.level.max(Some(Durability::Soft)).filter(|_| !self.pending.is_empty());
+        let Some(durability) = self.level.take() else { return };
+        self.binding = false;
         let append = Append {
-            expected_head: self.archived,
+            expected_head: self.submitted,
             records: std::mem::take(&mut self.pending),
             blobs: self.blobs.values().cloned().collect(),
             status: position.status,
             wake_at: position.wake_at,
             steps: position.steps,
-            durability: self.level.unwrap_or(Durability::Soft),
+            durability,
+            checkpoint,
         };
-        let last = Seq(self.archived.0 + append.records.len() as u64);
-        killpoint::at_append(last, When::Before);
-        if let Err(error) = self.append(&append, cancel, &mut on_trouble).await {
-            // Nothing of it was written: it still waits.
-            self.pending = append.records;
-            return Err(error);
-        }
-        killpoint::at_append(last, When::After);
-        self.archived = last;
+        self.submitted = Seq(self.submitted.0 + append.records.len() as u64);
         if self.known.len() > KNOWN_BLOBS {
             self.known.clear();
         }
+        // What refers to them comes behind this append, or not at all.
         self.known.extend(self.blobs.drain().map(|(hash, _)| hash));
-        self.level = None;
-        Ok(append.records)
+        killpoint::at_append(self.submitted, When::Before);
+        let given = clock::since_boot();
+        let ticket = self.store.submit(&self.lease, append.clone()).await;
+        self.under_way.push_back(UnderWay { append, given, ticket, answer: None });
     }
 
-    /// One append, tried again while the store may heal.
-    async fn append(
+    /// Whether appends are under way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    /// Whether as many appends are under way as may be.
+    pub(crate) fn is_full(&self) -> bool {
+        self.under_way.len() >= UNDER_WAY
+    }
+
+    /// Waits until the oldest append that is under way has its answer; for ever when none is. Can be dropped at any time.
+    pub(crate) async fn answered(&mut self) {
+        match self.under_way.front_mut() {
+            Some(oldest) => {
+                oldest.answered().await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Says that somebody waits for all that is under way.
+    pub(crate) fn hurry(&mut self) {
+        if let Some(newest) = self.under_way.back_mut() {
+            newest.ticket.hurry();
+        }
+    }
+
+    /// Returns the records that were archived since the last time, each as durable as its event needs.
+    ///
+    /// A store that fails is tried again until it heals, `cancel` fires or patience ends; meanwhile nothing else is done.
+    pub(crate) async fn take_archived(
         &mut self,
-        append: &Append,
+        cancel: &CancellationToken,
+        mut on_trouble: impl FnMut(&StoreError),
+    ) -> Result<Vec<Record>, EngineError> {
+        let mut archived = Vec::new();
+        while let Some(oldest) = self.under_way.front_mut() {
+            match oldest.answered().now_or_never() {
+                None => break,
+                Some(Ok(Appended::Written | Appended::AlreadyMine)) => {}
+                // First what was archived is shown; the trouble is still there then.
+                Some(_) if !archived.is_empty() => break,
+                Some(Ok(Appended::Fenced)) => return Err(EngineError::Fenced(self.lease.run)),
+                Some(Err(_)) => self.append_again(cancel, &mut on_trouble).await?,
+            }
+            let Some(oldest) = self.under_way.pop_front() else { break };
+            killpoint::at_append(oldest.last(), When::After);
+            // Whichever try it was that extended the lease.
+            self.held_until = self.held_until.max(oldest.given + self.lease.ttl);
+            archived.extend(oldest.append.records);
+        }
+        Ok(archived)
+    }
+
+    /// Waits until the store is done with all that it was given, whatever comes of it.
+    pub(crate) async fn abandon(&mut self) {
+        self.hurry();
+        while let Some(mut oldest) = self.under_way.pop_front() {
+            oldest.answered().await;
+        }
+    }
+
+    /// Appends all that is under way again, after the first try of the oldest failed. Returns when the oldest is archived.
+    async fn append_again(
+        &mut self,
         cancel: &CancellationToken,
         on_trouble: &mut impl FnMut(&StoreError),
     ) -> Result<(), EngineError> {
+        for under_way in &mut self.under_way {
+            under_way.answered().await;
+        }
+        self.append_oldest(cancel, on_trouble).await?;
+        for behind in self.under_way.iter_mut().skip(1) {
+            // Its first try found a head that was not there, or failed in the same way.
+            if !matches!(behind.answer, Some(Ok(Appended::Written | Appended::AlreadyMine))) {
+                behind.ticket = self.store.submit(&self.lease, behind.append.clone()).await;
+                behind.answer = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the oldest that is under way as long as the store may heal.
+    async fn append_oldest(
+        &mut self,
+        cancel: &CancellationToken,
+        on_trouble: &mut impl FnMut(&StoreError),
+    ) -> Result<(), EngineError> {
+        let Some(oldest) = self.under_way.front_mut() else { return Ok(()) };
         let started = tokio::time::Instant::now();
         let mut told: Option<tokio::time::Instant> = None;
-        let first = clock::since_boot();
         loop {
-            match self.store.append(&self.lease, append.clone()).await {
-                Ok(Appended::Written | Appended::AlreadyMine) => {
-                    // Whichever try it was that extended it.
-                    self.held_until = first + self.lease.ttl;
-                    return Ok(());
-                }
+            match oldest.answered().await {
+                Ok(Appended::Written | Appended::AlreadyMine) => return Ok(()),
                 Ok(Appended::Fenced) => return Err(EngineError::Fenced(self.lease.run)),
                 Err(error @ (StoreError::Unavailable(_) | StoreError::Full(_) | StoreError::ReadOnly(_)))
                     if started.elapsed() < self.patience && !cancel.is_cancelled() =>
                 {
                     if told.is_none_or(|at| at.elapsed() >= TOLD_AGAIN) {
-                        on_trouble(&error);
+                        on_trouble(error);
                         told = Some(tokio::time::Instant::now());
                     }
                     tokio::select! {
                         () = tokio::time::sleep(RETRY_WAIT) => {}
                         () = cancel.cancelled() => {}
                     }
+                    oldest.answer = Some(self.store.append(&self.lease, oldest.append.clone()).await);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error.clone().into()),
             }
         }
     }
@@ -235,6 +350,12 @@ fn needs(event: &Event) -> Option<Durability> {
         | Event::RunPaused(_)
         | Event::RunEnded(_) => Some(Durability::Hard),
     }
+}
+
+/// Whether even a read waits until an event is archived. Verdicts and failed tries of reads are made again by making the reads
+/// again; those of a write come with its outcome, which binds.
+fn binds(event: &Event) -> bool {
+    needs(event) == Some(Durability::Hard) && !matches!(event, Event::StepEvaluated(_))
 }
 
 /// Whether the outcome of a call with this effect must be archived as soon as it is known.

@@ -4,7 +4,7 @@
 //!
 //! | Place | The process gets SIGKILL |
 //! |---|---|
-//! | `record:N:before` | right before the append that holds record N |
+//! | `record:N:before` | right before the append that holds record N is given to the store; earlier ones may be under way |
 //! | `record:N:after` | right after that append was committed |
 //! | `call:N:before` | before the N-th tool call of this process starts |
 //! | `call:N:after` | after that call has returned, before its outcome is archived |

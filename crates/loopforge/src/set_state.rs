@@ -77,6 +77,7 @@ impl Engine {
             wake_at: info.wake_at,
             steps: info.steps,
             durability: Durability::Hard,
+            checkpoint: None,
         };
         match self.store.append(lease, append).await.map_err(EngineError::Store)? {
             Appended::Written | Appended::AlreadyMine => Ok(seq),

@@ -10,7 +10,7 @@ use loopforge_core::tool::Code;
 use uuid::Uuid;
 
 use crate::testing::samples;
-use crate::{Append, Appended, Durability, Lease, Store, StoreError, record_ids};
+use crate::{Append, Appended, Durability, Lease, Store, StoreError, StoredCheckpoint, record_ids};
 
 /// A new run with its lease.
 pub(super) async fn run(store: &dyn Store) -> Lease {
@@ -82,6 +82,74 @@ pub async fn repetition(store: &dyn Store) {
         assert_eq!(store.append(&lease, next).await, Ok(Appended::Written));
         assert_eq!(store.append(&lease, append).await, Ok(Appended::AlreadyMine));
     }
+}
+
+/// Appends that are submitted one after the other are written in that order, whenever their tickets are asked; one that is
+/// refused takes those behind it with it.
+pub async fn submission(store: &dyn Store) {
+    let lease = run(store).await;
+    let steps = |from: u64| {
+        let appends = (from..from + 5).map(|head| {
+            let mut append = samples::append_after(Seq(head), vec![samples::step_started(head)]);
+            append.durability = if head % 2 == 0 { Durability::Hard } else { Durability::Soft };
+            append
+        });
+        appends.collect::<Vec<_>>()
+    };
+    let appends = steps(1);
+    let mut tickets = Vec::new();
+    for append in appends.clone() {
+        tickets.push(store.submit(&lease, append).await);
+    }
+    // What is called behind them comes behind them.
+    store.renew_lease(&lease, lease.ttl).await.expect("the lease holds");
+    assert_eq!(
+        archive(store, lease.run).await[1..],
+        appends.into_iter().flat_map(|append| append.records).collect::<Vec<_>>()
+    );
+    for mut ticket in tickets.into_iter().rev() {
+        ticket.hurry();
+        assert_eq!(ticket.await, Ok(Appended::Written));
+    }
+
+    let mut refused = steps(6);
+    refused[0].expected_head = Seq(7);
+    let first = store.submit(&lease, refused.remove(0)).await;
+    let mut behind = Vec::new();
+    for append in refused {
+        behind.push(store.submit(&lease, append).await);
+    }
+    assert!(matches!(first.await, Err(StoreError::Invalid(_))));
+    for ticket in behind {
+        assert_eq!(ticket.await, Ok(Appended::Fenced));
+    }
+    assert_eq!(archive(store, lease.run).await.len(), 6);
+
+    // A ticket that is dropped takes nothing back.
+    drop(store.submit(&lease, steps(6).remove(0)).await);
+    store.renew_lease(&lease, lease.ttl).await.expect("the lease holds");
+    assert_eq!(archive(store, lease.run).await.len(), 7);
+}
+
+/// A checkpoint that comes with an append is kept with it, or not at all.
+pub async fn checkpoint(store: &dyn Store) {
+    let mut lease = run(store).await;
+    let kept = |seq: u64| StoredCheckpoint { seq: Seq(seq), at: samples::NOON, bytes: vec![7; 2_000] };
+    for seq in 2..=5 {
+        let mut append = samples::append(&lease, vec![samples::step_started(seq)]);
+        append.checkpoint = Some(kept(seq));
+        write(store, &mut lease, append.clone()).await;
+        assert_eq!(store.load_checkpoint(lease.run).await, Ok(Some(kept(seq))));
+        assert_eq!(store.append(&lease, append).await, Ok(Appended::AlreadyMine));
+    }
+    let mut of_another = samples::append(&lease, vec![samples::step_started(6)]);
+    of_another.checkpoint = Some(kept(5));
+    assert!(matches!(store.append(&lease, of_another).await, Err(StoreError::Invalid(_))));
+    let mut fenced = samples::append_after(Seq(9), vec![samples::step_started(6)]);
+    fenced.checkpoint = Some(kept(10));
+    assert_eq!(store.append(&lease, fenced).await, Ok(Appended::Fenced));
+    assert_eq!(store.load_checkpoint(lease.run).await, Ok(Some(kept(5))));
+    assert_eq!(archive(store, lease.run).await.len(), 5);
 }
 
 /// An append that follows another head than there is writes nothing: neither records nor state, effects or blobs.

@@ -196,6 +196,13 @@ impl Run {
         }
     }
 
+    fn keep(&mut self, checkpoint: StoredCheckpoint) {
+        self.checkpoints.insert(checkpoint.seq, checkpoint);
+        while self.checkpoints.len() > CHECKPOINTS_KEPT {
+            self.checkpoints.pop_first();
+        }
+    }
+
     fn look(&self, now: Timestamp) -> RunInfo {
         let owner = self.held.as_ref().filter(|held| held.until > now);
         let owner = owner.map(|held| Owner { id: held.worker.clone(), label: held.label.clone(), until: held.until });
@@ -341,6 +348,9 @@ impl Store for MemoryStore {
 
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError> {
         derive::check_sequence(append.expected_head, &append.records)?;
+        if let Some(checkpoint) = &append.checkpoint {
+            derive::check_checkpoint(checkpoint, &append.records)?;
+        }
         let now = self.clock.now();
         let mut guard = self.content();
         let content = &mut *guard;
@@ -364,6 +374,9 @@ impl Store for MemoryStore {
         run.info.steps = append.steps;
         run.info.wake_at = append.wake_at;
         run.info.updated_at = now;
+        if let Some(checkpoint) = append.checkpoint {
+            run.keep(checkpoint);
+        }
         Ok(Appended::Written)
     }
 
@@ -376,10 +389,7 @@ impl Store for MemoryStore {
         if checkpoint.seq > run.info.head {
             return Err(StoreError::Invalid(format!("there is no record {} to keep a checkpoint of", checkpoint.seq)));
         }
-        run.checkpoints.insert(checkpoint.seq, checkpoint);
-        while run.checkpoints.len() > CHECKPOINTS_KEPT {
-            run.checkpoints.pop_first();
-        }
+        run.keep(checkpoint);
         Ok(())
     }
 

@@ -11,10 +11,11 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use super::body::{self, RecordRow, signed, unsigned};
+use super::checkpoint::CheckpointRow;
 use super::content::Content;
 use super::error::Failed;
 use crate::derive::{self, EffectNews};
-use crate::{Appended, EffectState, Lease, NewRun, StoreError};
+use crate::{Append, Appended, Durability, EffectState, Lease, NewRun, StoreError};
 
 /// Records with all that goes with them, ready to be written.
 #[derive(Debug)]
@@ -154,6 +155,24 @@ pub(crate) struct Head {
     pub(crate) wake_at: Option<Timestamp>,
     pub(crate) steps: u64,
     pub(crate) hard: bool,
+    pub(crate) checkpoint: Option<CheckpointRow>,
+}
+
+/// Gets an append ready.
+pub(crate) fn prepare(lease: &Lease, append: Append) -> Result<(Head, Batch), StoreError> {
+    if let Some(checkpoint) = &append.checkpoint {
+        derive::check_checkpoint(checkpoint, &append.records)?;
+    }
+    let head = Head {
+        lease: lease.clone(),
+        expected: append.expected_head,
+        status: append.status,
+        wake_at: append.wake_at,
+        steps: append.steps,
+        hard: append.durability == Durability::Hard,
+        checkpoint: append.checkpoint.as_ref().map(CheckpointRow::new),
+    };
+    Ok((head, Batch::new(append.expected_head, append.records, &append.blobs)?))
 }
 
 /// Appends `batch`, if the lease is the newest and the head is the expected one.
@@ -214,6 +233,9 @@ fn append_inside(connection: &Connection, head: &Head, batch: &Batch, now: Times
     };
     batch.check_needed(connection)?;
     batch.write(connection, key)?;
+    if let Some(checkpoint) = &head.checkpoint {
+        checkpoint.write(connection, key)?;
+    }
     Ok(Appended::Written)
 }
 

@@ -19,6 +19,7 @@
 mod append;
 mod body;
 mod check;
+mod checkpoint;
 mod content;
 mod error;
 mod identity;
@@ -45,20 +46,18 @@ use loopforge_core::id::{ContentHash, LeaseId, RunId, Seq, StepNo};
 use loopforge_core::payload::BlobRef;
 use loopforge_core::record::Record;
 use loopforge_core::time::Timestamp;
-use rusqlite::params;
 use uuid::Uuid;
 
-use self::append::{Batch, Head};
-use self::body::signed;
+use self::append::Batch;
+use self::checkpoint::CheckpointRow;
 use self::content::Content;
 use self::error::Failed;
 pub use self::open::{Options, sqlite_version};
 use self::reader::Readers;
-use self::writer::Writer;
-use crate::memory::CHECKPOINTS_KEPT;
+use self::writer::{Answer, Writer};
 use crate::{
-    Append, Appended, Clock, Durability, EffectInfo, Finding, Lease, NewRun, Pages, Pruned, RunInfo, RunSize,
-    StateVersion, Store, StoreError, StoredCheckpoint, Worker,
+    Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Pages, Pruned, RunInfo, RunSize, StateVersion, Store,
+    StoreError, StoredCheckpoint, Ticket, Worker,
 };
 
 /// A store in an SQLite file. A clone is the same store; when the last one is dropped, what is waiting is written.
@@ -129,8 +128,17 @@ impl SqliteStore {
         hard: bool,
         operation: impl FnMut(&rusqlite::Connection) -> Result<T, Failed> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.queue(hard, operation).await?.await
+    }
+
+    /// Puts `operation` behind those that wait already. The answer comes after the commit.
+    async fn queue<T: Send + 'static>(
+        &self,
+        hard: bool,
+        operation: impl FnMut(&rusqlite::Connection) -> Result<T, Failed> + Send + 'static,
+    ) -> Result<Answer<T>, StoreError> {
         match &self.0.writer {
-            Some(writer) => writer.run(hard, operation).await,
+            Some(writer) => writer.submit(hard, operation).await,
             None => Err(StoreError::ReadOnly(format!("{} was opened for looking only", self.0.path.display()))),
         }
     }
@@ -181,49 +189,31 @@ impl Store for SqliteStore {
     }
 
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError> {
-        let batch = Batch::new(append.expected_head, append.records, &append.blobs)?;
-        let head = Head {
-            lease: lease.clone(),
-            expected: append.expected_head,
-            status: append.status,
-            wake_at: append.wake_at,
-            steps: append.steps,
-            hard: append.durability == Durability::Hard,
+        self.submit(lease, append).await.await
+    }
+
+    async fn submit(&self, lease: &Lease, append: Append) -> Ticket {
+        let (head, batch) = match append::prepare(lease, append) {
+            Ok(prepared) => prepared,
+            Err(error) => return Ticket::answered(Err(error)),
         };
-        let clock = self.0.clock.clone();
-        self.write(head.hard, move |connection| append::append(connection, &head, &batch, clock.now())).await
+        let (hard, clock) = (head.hard, self.0.clock.clone());
+        let operation = move |connection: &rusqlite::Connection| append::append(connection, &head, &batch, clock.now());
+        match self.queue(hard, operation).await {
+            Ok(answer) => Ticket::new(answer),
+            Err(error) => Ticket::answered(Err(error)),
+        }
     }
 
     async fn save_checkpoint(&self, lease: &Lease, checkpoint: StoredCheckpoint) -> Result<(), StoreError> {
-        let content = Content::of(&checkpoint.bytes);
-        let (lease, seq, at) = (lease.clone(), checkpoint.seq, checkpoint.at);
+        let (lease, row) = (lease.clone(), CheckpointRow::new(&checkpoint));
         self.write(false, move |connection| {
             let (run, head) = lease::held(connection, &lease)?;
-            if seq > head {
-                let problem = format!("there is no record {seq} to keep a checkpoint of");
+            if checkpoint.seq > head {
+                let problem = format!("there is no record {} to keep a checkpoint of", checkpoint.seq);
                 return Err(Failed::Refused(StoreError::Invalid(problem)));
             }
-            connection
-                .prepare_cached(
-                    "insert or replace into checkpoint (run, seq, at, hash, size, codec, content) \
-                     values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                )?
-                .execute(params![
-                    run,
-                    signed(seq.0),
-                    at.0,
-                    content.hash,
-                    content.size,
-                    content.compressed,
-                    content.bytes
-                ])?;
-            connection
-                .prepare_cached(
-                    "delete from checkpoint where run = ?1 and seq < ( \
-                         select min(seq) from (select seq from checkpoint where run = ?1 order by seq desc limit ?2))",
-                )?
-                .execute(params![run, signed(CHECKPOINTS_KEPT as u64)])?;
-            Ok(())
+            row.write(connection, run)
         })
         .await
     }

@@ -7,8 +7,10 @@
 //! that no append waits for it.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
@@ -67,22 +69,37 @@ impl Writer {
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Runs `operation` in a transaction and returns its answer after the commit; a `hard` one after a flush of the
-    /// disk.
+    /// Puts `operation` behind those that wait already. It is run in a transaction, and answered after the commit; a
+    /// `hard` one after a flush of the disk.
     ///
     /// The operation may be run more than once, each time after all that it wrote was taken back.
-    pub(crate) async fn run<T: Send + 'static>(
+    pub(crate) async fn submit<T: Send + 'static>(
         &self,
         hard: bool,
         operation: impl FnMut(&Connection) -> Result<T, Failed> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let stopped = || StoreError::Unavailable("the store's writer has stopped; open the store again".to_owned());
+    ) -> Result<Answer<T>, StoreError> {
         let (reply, answer) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or_else(stopped)?;
         let work = Box::new(Operation { hard, operation, result: None, reply });
         queue.send(work).await.map_err(|_| stopped())?;
-        answer.await.map_err(|_| stopped())?
+        Ok(Answer(answer))
     }
+}
+
+/// The answer to an operation, once it is committed.
+#[derive(Debug)]
+pub(crate) struct Answer<T>(oneshot::Receiver<Result<T, StoreError>>);
+
+impl<T> Future for Answer<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|answer| answer.map_err(|_| stopped())?)
+    }
+}
+
+fn stopped() -> StoreError {
+    StoreError::Unavailable("the store's writer has stopped; open the store again".to_owned())
 }
 
 impl Drop for Writer {

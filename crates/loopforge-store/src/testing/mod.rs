@@ -4,7 +4,7 @@
 pub mod samples;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ use loopforge_core::id::{ContentHash, RunId, Seq, StepNo};
 use loopforge_core::payload::BlobRef;
 use loopforge_core::record::Record;
 use loopforge_core::time::Timestamp;
+use tokio::sync::watch;
 
 use crate::{
     Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Pages, Pruned, RunInfo, RunSize, StateVersion, Store,
-    StoreError, StoredCheckpoint, Worker,
+    StoreError, StoredCheckpoint, Ticket, Worker,
 };
 
 /// A clock that stands still until it is moved. Clones show the same time.
@@ -61,17 +62,25 @@ pub enum Fault {
     AfterCommit(StoreError),
 }
 
-/// A store whose writing calls fail as they are told to.
+/// A store whose writing calls fail as they are told to, and whose answers to submitted appends can be held back.
 #[derive(Debug)]
 pub struct Faulty<S> {
     inner: S,
     faults: Mutex<VecDeque<Fault>>,
+    submitted: AtomicU64,
+    let_out: watch::Sender<u64>,
 }
 
 impl<S: Store> Faulty<S> {
     /// A store that does not fail yet.
     pub fn new(inner: S) -> Self {
-        Self { inner, faults: Mutex::default() }
+        Self { inner, faults: Mutex::default(), submitted: AtomicU64::new(0), let_out: watch::Sender::new(u64::MAX) }
+    }
+
+    /// Lets out the answers to the first `count` appends that are submitted, and holds later ones back, as a slow disk
+    /// does. What they say is done already.
+    pub fn let_answers_out(&self, count: u64) {
+        self.let_out.send_replace(count);
     }
 
     /// Plans the faults of the next writing calls, one each, after those that are planned already.
@@ -121,6 +130,17 @@ impl<S: Store> Store for Faulty<S> {
 
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError> {
         self.write(self.inner.append(lease, append)).await
+    }
+
+    async fn submit(&self, lease: &Lease, append: Append) -> Ticket {
+        let answer = self.append(lease, append).await;
+        let number = self.submitted.fetch_add(1, Ordering::SeqCst);
+        let mut let_out = self.let_out.subscribe();
+        Ticket::new(async move {
+            // Without the store there is nobody left who could hold it back.
+            let _ = let_out.wait_for(|count| number < *count).await;
+            answer
+        })
     }
 
     async fn save_checkpoint(&self, lease: &Lease, checkpoint: StoredCheckpoint) -> Result<(), StoreError> {

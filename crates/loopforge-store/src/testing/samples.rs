@@ -74,6 +74,7 @@ pub fn append_after(head: Seq, events: Vec<Event>) -> Append {
         wake_at: None,
         steps: 0,
         durability: Durability::Soft,
+        checkpoint: None,
     }
 }
 

@@ -56,6 +56,8 @@ contract! {
     creation |backend| appends::creation(&*backend.store);
     round_trip |backend| appends::round_trip(&*backend.store);
     repetition |backend| appends::repetition(&*backend.store);
+    submission |backend| appends::submission(&*backend.store);
+    checkpoint_with_append |backend| appends::checkpoint(&*backend.store);
     wrong_head |backend| appends::wrong_head(&*backend.store);
     stale_lease |backend| appends::stale_lease(&*backend.store);
     mixed_company |backend| appends::mixed_company(Arc::clone(&backend.store));

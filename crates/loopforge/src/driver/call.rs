@@ -38,9 +38,12 @@ impl Run {
                 Admission::Hold => self.held.push(call),
             }
         }
-        // Nothing is acted on before it is archived: verdicts of earlier steps and intents of these calls.
-        if self.journal.is_due() {
+        // Nothing is acted on before it is archived: verdicts of earlier steps and intents of these calls. Only a read, which can
+        // be made again, may be made while they are on their way.
+        if admitted.iter().any(|(call, _)| !self.is_read(*call)) {
             self.flush().await?;
+        } else if self.journal.is_due() {
+            self.submit().await?;
         }
         // Whoever was stopped for longer than its lease finds out here, before it does anything.
         if !admitted.is_empty() && clock::since_boot() >= self.journal.held_until() {
@@ -50,6 +53,10 @@ impl Run {
             self.dispatch(call, arguments);
         }
         Ok(())
+    }
+
+    fn is_read(&self, call: Call) -> bool {
+        self.state.action(call.action).is_some_and(|(_, action)| action.effect == Effect::Read)
     }
 
     /// Archives the intent of a write. A read has none: it can be made again.
@@ -218,7 +225,7 @@ impl Run {
     }
 
     /// Finds out whether an effect happened, in the way that the tool offers (R42). Never a blind repetition.
-    pub(super) fn calibrate(&mut self, call: Call) -> Result<(), EngineError> {
+    pub(super) async fn calibrate(&mut self, call: Call) -> Result<(), EngineError> {
         let Some((_, action)) = self.state.action(call.action) else { return Ok(()) };
         let action = action.clone();
         let ActionState::Unknown { reason } = &action.state else { return Ok(()) };
@@ -236,6 +243,7 @@ impl Run {
             return self.record(vec![unknown_effect(call.branch, &action, reason).into()]);
         }
         let wait = tries.checked_sub(1).and_then(|last| self.options.ask_again.get(last)).copied().unwrap_or_default();
+        self.flush().await?;
         self.ask(call, &action, armed, wait);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Driving one run: ask the core what is next, archive it, do it, archive what came of it, ask again.
 //!
-//! One task owns the run's state; calls run beside it and send back what came of them. Before any call is made, all that was
-//! decided before it is archived as durably as it needs (see `journal`).
+//! One task owns the run's state; calls run beside it and send back what came of them. Before a call is made, all that was
+//! decided before it is archived as durably as it needs; before a read, it is on its way there (see `journal`).
 
 mod admission;
 mod call;
@@ -165,7 +165,7 @@ impl Run {
     ///
     /// # Errors
     /// [`EngineError::Store`] when the store fails for longer than is waited for: what is archived stays, and a resume goes on from
-    /// there. [`EngineError::Fenced`] when another worker took the run up: this one has done nothing since.
+    /// there. [`EngineError::Fenced`] when another worker took the run up: this one has changed nothing since.
     pub async fn drive(mut self, cancel: CancellationToken) -> Result<Report, EngineError> {
         self.cancel = cancel;
         let worked = self.work().await;
@@ -195,6 +195,7 @@ impl Run {
             }
         }
         self.at_work.shutdown().await;
+        self.journal.abandon().await;
         if let Err(error) = self.store.release_lease(self.journal.lease()).await {
             tracing::warn!(run = %self.id, "the lease could not be given up; it lapses by itself: {error}");
         }
@@ -208,6 +209,7 @@ impl Run {
                 return Ok(true);
             }
             self.take_finished()?;
+            self.take_archived().await?;
             let in_flight = |id: ActionId| {
                 self.in_flight.contains_key(&id) || self.ready.iter().chain(&self.held).any(|call| call.action == id)
             };
@@ -218,7 +220,7 @@ impl Run {
                 Err(missing) => self.load(missing).await?,
                 Ok(Move::Record(drafts)) => self.record(drafts)?,
                 Ok(Move::Call(call)) => self.ready.push(call),
-                Ok(Move::Calibrate(call)) => self.calibrate(call)?,
+                Ok(Move::Calibrate(call)) => self.calibrate(call).await?,
                 Ok(Move::Ended(_)) => {
                     self.flush().await?;
                     return Ok(false);
@@ -227,7 +229,7 @@ impl Run {
                     if !self.ready.is_empty() {
                         self.make_calls().await?;
                     } else if self.journal.is_due() {
-                        self.flush().await?;
+                        self.submit().await?;
                     } else if self.settle(idle).await? {
                         return Ok(false);
                     }
@@ -261,39 +263,89 @@ impl Run {
         Ok(())
     }
 
-    /// Archives what is pending.
+    /// Archives what is pending, and waits until nothing is under way.
     pub(crate) async fn flush(&mut self) -> Result<(), EngineError> {
+        if self.journal.has_pending() {
+            self.give().await;
+        }
+        self.journal.hurry();
+        while self.journal.is_under_way() {
+            self.journal.answered().await;
+            self.take_archived().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives what is pending to the store, and goes on if it tells of reads only. Until [`Self::flush`] has returned, nothing but reads
+    /// may be made.
+    async fn submit(&mut self) -> Result<(), EngineError> {
+        // A notice says how the run stands, and may say nothing that isn't archived.
+        if self.journal.is_binding()
+            || self.journal.pending().iter().any(|record| self.hooks.wants(record, &self.state))
+        {
+            return self.flush().await;
+        }
+        self.give().await;
+        while self.journal.is_full() {
+            self.journal.hurry();
+            self.journal.answered().await;
+            self.take_archived().await?;
+        }
+        Ok(())
+    }
+
+    async fn give(&mut self) {
         let position =
             Position { status: self.state.status(), wake_at: self.state.wake_at(), steps: self.state.totals.steps };
+        // A resume looks for notices that are owed after the checkpoint only.
+        let owes =
+            !self.hooks.is_idle() || self.journal.pending().iter().any(|record| self.hooks.wants(record, &self.state));
+        let checkpoint = (self.is_checkpoint_due() && !owes).then(|| self.checkpoint());
+        self.journal.submit(position, checkpoint).await;
+    }
+
+    /// Shows what was archived since the last time, and sends the notices that it asks for.
+    async fn take_archived(&mut self) -> Result<(), EngineError> {
+        if !self.journal.is_under_way() {
+            return Ok(());
+        }
         let id = self.id;
         let on_trouble =
             |error: &StoreError| tracing::warn!(run = %id, "nothing is done until this is archived: {error}");
-        let archived = self.journal.flush(position, &self.cancel, on_trouble).await?;
+        let archived = self.journal.take_archived(&self.cancel, on_trouble).await?;
         self.show(&archived);
         for record in &archived {
             self.hooks.take(record, &self.state);
         }
-        self.keep_checkpoint().await
+        Ok(())
     }
 
-    /// Keeps a checkpoint when one is due. Notices that are owed come first: a resume looks for them after the checkpoint only.
-    async fn keep_checkpoint(&mut self) -> Result<(), EngineError> {
+    fn is_checkpoint_due(&self) -> bool {
         let limits = &self.prepared.task.limits;
         let steps = self.state.totals.steps - self.kept.steps;
-        let due = steps >= limits.checkpoint_interval.max(1)
-            || (steps > 0 && self.kept.at.elapsed() >= limits.checkpoint_max_age.0);
-        if !due || !self.hooks.is_idle() || self.journal.has_pending() {
+        steps >= limits.checkpoint_interval.max(1)
+            || (steps > 0 && self.kept.at.elapsed() >= limits.checkpoint_max_age.0)
+    }
+
+    /// A checkpoint of the state as it is now.
+    fn checkpoint(&mut self) -> StoredCheckpoint {
+        self.kept = Kept { steps: self.state.totals.steps, at: tokio::time::Instant::now() };
+        StoredCheckpoint { seq: self.state.head, at: self.state.last_at, bytes: checkpoint::write(&self.state) }
+    }
+
+    /// Keeps a checkpoint that has come of age while nothing was appended.
+    async fn keep_checkpoint(&mut self) -> Result<(), EngineError> {
+        let settled = self.hooks.is_idle() && !self.journal.has_pending() && !self.journal.is_under_way();
+        if !self.is_checkpoint_due() || !settled {
             return Ok(());
         }
-        let kept =
-            StoredCheckpoint { seq: self.state.head, at: self.state.last_at, bytes: checkpoint::write(&self.state) };
-        match self.store.save_checkpoint(self.journal.lease(), kept).await {
+        let checkpoint = self.checkpoint();
+        match self.store.save_checkpoint(self.journal.lease(), checkpoint).await {
             Ok(()) => {}
             Err(StoreError::LeaseLost(run)) => return Err(EngineError::Fenced(run)),
             // A checkpoint is never the only copy of anything.
             Err(error) => tracing::warn!(run = %self.id, "no checkpoint was kept: {error}"),
         }
-        self.kept = Kept { steps: self.state.totals.steps, at: tokio::time::Instant::now() };
         Ok(())
     }
 
@@ -333,7 +385,10 @@ impl Run {
         let waits = !self.at_work.is_empty();
         let wake = idle.wake_at.filter(|_| !idle.stopped);
         if !waits && wake.is_none() && self.hooks.is_idle() {
-            return Ok(true);
+            let settled = !self.journal.is_under_way();
+            // What is archived now may be owed a notice.
+            self.flush().await?;
+            return Ok(settled);
         }
         let until = wake.map(|at| at.since(clock::now())).unwrap_or(Duration::MAX);
         let renew = self.options.lease_ttl / 3;
@@ -342,6 +397,7 @@ impl Run {
             Some(done) = self.at_work.join_next(), if waits => self.take(done)?,
             Some(overdue) = self.overdue.1.recv() => self.take_overdue(overdue)?,
             Some(sent) = self.hooks.sent() => self.record(vec![Event::HookSent(sent).into()])?,
+            () = self.journal.answered() => {}
             () = tokio::time::sleep(until.min(renew)) => renewed = until > renew,
             () = self.cancel.cancelled() => {}
         }

@@ -91,7 +91,7 @@ fn a_log_that_breaks_off_loses_its_last_record_only() {
 /// A run that was killed after its second step.
 fn half_done() -> Place {
     let place = place(READS);
-    killed(&place, &["run", "task.yaml"], "call:3:before");
+    killed(&place, &["run", "task.yaml"], "record:12:after");
     place
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Ended {
     pub(super) status: ExitStatus,
     /// The last line of `--json`.
     pub(super) end: Value,
+    /// The records that `--json` showed.
+    pub(super) shown: Vec<Value>,
     pub(super) said: String,
 }
 
@@ -230,6 +232,18 @@ impl Bench {
         summary.unwrap()
     }
 
+    /// Checks that what was shown is archived, as it was shown. The archive may hold more.
+    pub(super) fn assert_archived(&self, shown: &[Value]) {
+        let records = self.records();
+        for line in shown {
+            let seq = line["seq"].as_u64().unwrap();
+            let record = &records[usize::try_from(seq - 1).unwrap()];
+            // Through its text, as it was shown: numbers have more digits as values.
+            let archived: Value = serde_json::from_str(&serde_json::to_string(record).unwrap()).unwrap();
+            assert_eq!(&archived, line, "record {seq} was shown otherwise");
+        }
+    }
+
     /// Checks that nothing of `recorded`, the archive at some kill, was lost.
     pub(super) fn assert_kept(&self, recorded: &[Record]) {
         let now = self.records();
@@ -241,5 +255,8 @@ impl Bench {
 fn ended(output: std::process::Output) -> Ended {
     let text = String::from_utf8_lossy(&output.stdout);
     let end = text.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
-    Ended { status: output.status, end, said: String::from_utf8_lossy(&output.stderr).into_owned() }
+    // A kill may cut the last line off.
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let shown = lines.filter(|line| line["seq"].is_u64()).collect();
+    Ended { status: output.status, end, shown, said: String::from_utf8_lossy(&output.stderr).into_owned() }
 }
