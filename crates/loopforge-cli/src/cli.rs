@@ -61,6 +61,10 @@ pub enum Command {
     Effects(commands::effects::Effects),
     /// Write a run out as JSON Lines, with everything that it is made of
     Export(commands::export::Export),
+    /// Take over a run that `export` wrote out, from this store or another
+    Import(commands::import::Import),
+    /// Remove ended runs by rule, and what no run needs any more
+    Gc(commands::gc::Gc),
     /// Check this machine and the store
     Doctor(commands::doctor::Doctor),
     /// Print the JSON Schema of task files, for editors

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use loopforge::EngineError;
+use loopforge::transfer::TransferError;
 use loopforge_core::id::RunId;
 use loopforge_store::StoreError;
 
@@ -149,6 +150,20 @@ impl From<EngineError> for CliError {
     }
 }
 
+impl From<TransferError> for CliError {
+    fn from(error: TransferError) -> Self {
+        let message = error.to_string();
+        match error {
+            TransferError::Io { source, .. } if source.kind() == ErrorKind::NotFound => Self::usage(message),
+            TransferError::Io { .. } => Self::new(Exit::Environment, message),
+            TransferError::Line { .. } => Self::usage(message).hint("export the run once more; nothing was imported"),
+            TransferError::Newer(_) => {
+                Self::usage(message).hint("use the newer LoopForge that wrote it; nothing was imported")
+            }
+        }
+    }
+}
+
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         let message = error.to_string();
@@ -170,10 +185,9 @@ impl From<StoreError> for CliError {
             StoreError::Corrupt(_) => environment.hint("`loopforge doctor` says what is damaged; nothing was changed"),
             StoreError::Newer { .. } => environment.hint("use the newer LoopForge that wrote it"),
             StoreError::NotAStore(_) => environment.hint("choose another file with `--store sqlite:PATH`"),
-            StoreError::Exists(_)
-            | StoreError::LeaseLost(_)
-            | StoreError::Duplicate { .. }
-            | StoreError::Invalid(_) => environment,
+            StoreError::Exists(run) => Self::usage(message)
+                .hint(format!("nothing was changed; `loopforge show {run}` shows the one that is there")),
+            StoreError::LeaseLost(_) | StoreError::Duplicate { .. } | StoreError::Invalid(_) => environment,
         }
     }
 }

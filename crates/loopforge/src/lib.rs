@@ -19,7 +19,9 @@ mod journal;
 mod killpoint;
 mod life;
 mod prepare;
+pub mod retention;
 mod set_state;
+pub mod transfer;
 
 pub use driver::{OpenQuestion, Report, Run, Watcher};
 pub use engine::{Engine, Loaded, Options, Resume, Start};

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
-use loopforge_store::Store;
 use loopforge_store::sqlite::{SqliteStore, sqlite_version};
+use loopforge_store::{RunInfo, Store};
 use loopforge_tools::process::sandbox_support;
 use rustix::fs::{Access, access, statvfs};
 use serde::Serialize;
@@ -177,7 +178,7 @@ async fn store(context: &Context, findings: &mut Vec<Finding>) {
 
 async fn look(context: &Context, findings: &mut Vec<Finding>) -> Result<(), CliError> {
     let path = &context.store_path;
-    let store = SqliteStore::open_read_only(path)?;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open_read_only(path)?);
     let damage = store.check().await?;
     let runs: Vec<_> = store.runs(usize::MAX).await?.into_iter().map(|run| context.present(run).0).collect();
     let size = std::fs::metadata(path).map_or(0, |about| about.len());
@@ -186,14 +187,37 @@ async fn look(context: &Context, findings: &mut Vec<Finding>) -> Result<(), CliE
     if damage.is_empty() {
         findings.push(Finding::new(Level::Ok, "store", format!("{found}; no damage found")));
     }
+    let whole = damage.is_empty();
     for one in damage {
         let run = one.run.map(|run| format!("{run}: ")).unwrap_or_default();
         findings.push(Finding::new(Level::Problem, "store", format!("{run}{}", one.problem)).remedy(one.remedy));
+    }
+    if whole {
+        room(store.as_ref(), &runs, findings).await?;
     }
     let interrupted: Vec<_> = runs.iter().filter(|run| status(run) == "interrupted").collect();
     if let Some(last) = interrupted.first() {
         let found = format!("{} interrupted, the last is {} ({})", interrupted.len(), last.id, last.name);
         findings.push(Finding::new(Level::Warning, "runs", found).remedy("loopforge resume --all"));
     }
+    Ok(())
+}
+
+/// What takes up most, and what could be removed.
+async fn room(store: &dyn Store, runs: &[RunInfo], findings: &mut Vec<Finding>) -> Result<(), CliError> {
+    /// Less than this is not worth a word.
+    const LITTLE: u64 = 100_000_000;
+    let mut largest = None;
+    for run in runs {
+        let size = store.size(run.id).await?.total();
+        largest = largest.max(Some((size, run.id)));
+    }
+    let rubbish = store.prune(&[], false).await?;
+    let Some((size, run)) = largest else { return Ok(()) };
+    let found = format!("the largest run is {run} ({}); {} that no run needs", bytes(size), bytes(rubbish.bytes));
+    findings.push(match rubbish.bytes {
+        LITTLE.. => Finding::new(Level::Warning, "room", found).remedy("`loopforge gc --apply` gives it back"),
+        _ => Finding::new(Level::Ok, "room", found),
+    });
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::io::Write;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
+use loopforge::transfer::EXPORT_FORMAT;
 use loopforge_core::id::{ContentHash, Seq};
 use loopforge_core::payload::BlobRef;
 use loopforge_core::record::Record;
@@ -21,9 +22,6 @@ use crate::error::{CliError, Exit};
 use crate::output::{Output, to_json};
 use crate::text::safe;
 use crate::view::{Archive, Place};
-
-/// The format of what is written.
-const FORMAT: u32 = 1;
 
 /// Write a run out as JSON Lines, with everything that it is made of.
 #[derive(Debug, Args)]
@@ -84,7 +82,7 @@ impl Export {
             Err(error) => return Err(error.into()),
         };
         lines.write(&Line::Header(json!({
-            "format": FORMAT,
+            "format": EXPORT_FORMAT,
             "program": format!("loopforge {}", loopforge::VERSION),
             "run": info.id,
             "name": info.name,

@@ -2,14 +2,15 @@
 
 use clap::Args;
 use comfy_table::Cell;
+use loopforge_core::id::RunId;
 use loopforge_core::record::RunStatus;
-use loopforge_store::RunInfo;
+use loopforge_store::{RunInfo, RunSize, Store, StoreError};
 use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::error::{CliError, Exit};
 use crate::output::{Output, status_cell, table};
-use crate::text::{line, span};
+use crate::text::{bytes, line, span};
 use crate::view::{self, View};
 
 /// List the runs of the store, the newest first.
@@ -18,6 +19,9 @@ pub struct Ls {
     /// How many at most
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: usize,
+    /// How much each takes up in the store, too; all records are read for it
+    #[arg(long)]
+    pub size: bool,
 }
 
 impl Ls {
@@ -33,7 +37,11 @@ impl Ls {
         let end = view::ends(&runs);
         let mut out = Output::new();
         let mut listed = Vec::new();
-        let mut rows = table(&["RUN", "NAME", "STATUS", "STEPS", "AGE", "WAITS FOR"], "WAITS FOR");
+        let mut columns = vec!["RUN", "NAME", "STATUS", "STEPS", "AGE", "WAITS FOR"];
+        if self.size {
+            columns.insert(5, "SIZE");
+        }
+        let mut rows = table(&columns, "WAITS FOR");
         for info in runs {
             let id = info.id.to_string();
             let short = &id[id.len() - end..];
@@ -42,19 +50,28 @@ impl Ls {
                 true => View { info, gone: None, task: None, state: None, problems: Vec::new() },
                 false => View::load(context, store.as_ref(), info.id).await?,
             };
+            let size = if self.size { Some(size(store.as_ref(), view.info.id).await?) } else { None };
             if context.json {
-                listed.push(document(&view));
+                let mut document = document(&view);
+                if let Some(size) = size {
+                    document["size"] = size_document(size);
+                }
+                listed.push(document);
                 continue;
             }
             let age = loopforge::clock::now().since(view.info.created_at);
-            rows.add_row(vec![
+            let mut row = vec![
                 Cell::new(short),
                 Cell::new(line(&view.info.name, 40)),
                 status_cell(view.status()),
                 Cell::new(view.info.steps),
                 Cell::new(span(age)),
                 Cell::new(waits_for(&view, short)),
-            ]);
+            ];
+            if self.size {
+                row.insert(5, Cell::new(size.flatten().map_or("damaged".to_owned(), |size| bytes(size.total()))));
+            }
+            rows.add_row(row);
         }
         if context.json {
             out.json(&json!({ "runs": listed, "more": more }))?;
@@ -69,6 +86,22 @@ impl Ls {
         out.finish()?;
         Ok(Exit::Success)
     }
+}
+
+/// How much a run takes up; none when nobody knows, as a record can't be read.
+pub async fn size(store: &dyn Store, run: RunId) -> Result<Option<RunSize>, CliError> {
+    match store.size(run).await {
+        Ok(size) => Ok(Some(size)),
+        Err(StoreError::Corrupt(_) | StoreError::Newer { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A size for programs.
+pub fn size_document(size: Option<RunSize>) -> Value {
+    json!(size.map(|size| json!({
+        "records": size.records, "blobs": size.blobs, "checkpoints": size.checkpoints, "total": size.total(),
+    })))
 }
 
 /// A run for programs: the same in `ls` and `show`.

@@ -6,7 +6,9 @@ pub mod demo;
 pub mod doctor;
 pub mod effects;
 pub mod export;
+pub mod gc;
 pub mod graph;
+pub mod import;
 pub mod init;
 pub mod ls;
 pub mod resolve;
@@ -48,6 +50,8 @@ pub async fn run(cli: Cli) -> Result<Exit, CliError> {
         Command::State(command) => command.run(&context).await,
         Command::Effects(command) => command.run(&context).await,
         Command::Export(command) => command.run(&context).await,
+        Command::Import(command) => command.run(&context).await,
+        Command::Gc(command) => command.run(&context).await,
         Command::Doctor(command) => command.run(&context).await,
         Command::Schema(command) => command.run(&context),
         Command::Completions(command) => command.run(),

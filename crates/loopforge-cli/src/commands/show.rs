@@ -16,7 +16,7 @@ use crate::output::{self, Output};
 use crate::text::{bytes, line, safe, span};
 use crate::view::{self, View, ending};
 
-use super::ls::document;
+use super::ls::{document, size, size_document};
 use super::summary::led;
 
 /// Show how far a run is, what it waits for, and how it ended.
@@ -27,6 +27,9 @@ pub struct Show {
     /// How many of its files, and of the items given up, are listed
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,
+    /// How much it takes up in the store, too; all its records are read for it
+    #[arg(long)]
+    pub size: bool,
 }
 
 /// A file in the run's folder.
@@ -48,7 +51,11 @@ impl Show {
         let files = files(Path::new(&view.info.workspace));
         let mut out = Output::new();
         if context.json {
-            out.json(&whole(store.as_ref(), &view, ended.as_ref(), &files).await?)?;
+            let mut whole = whole(store.as_ref(), &view, ended.as_ref(), &files).await?;
+            if self.size {
+                whole["size"] = size_document(size(store.as_ref(), id).await?);
+            }
+            out.json(&whole)?;
         } else {
             head(&mut out, &view)?;
             if let (Some(task), Some(state)) = (&view.task, &view.state) {
@@ -70,6 +77,19 @@ impl Show {
             }
             end(&mut out, ended.as_ref())?;
             place(&mut out, &view, &files, self.limit)?;
+            if self.size {
+                match size(store.as_ref(), id).await? {
+                    Some(size) => writeln!(
+                        out,
+                        "size      {} in the store: {} of records, {} of large values, {} of checkpoints",
+                        bytes(size.total()),
+                        bytes(size.records),
+                        bytes(size.blobs),
+                        bytes(size.checkpoints)
+                    )?,
+                    None => writeln!(out, "size      not known: a record is damaged")?,
+                }
+            }
             next(&mut out, &view)?;
         }
         out.finish()?;

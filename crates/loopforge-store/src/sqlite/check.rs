@@ -21,7 +21,8 @@ use crate::memory::effects::{Changes, Draft, Effects, Tokens};
 const TOLD: usize = 20;
 
 const RESTORE: &str = "restore a backup; the runs that are not named here can go on";
-const REMAKE: &str = "restore a backup, or start the task anew: this run's archive can't be trusted beyond this place";
+const REMAKE: &str = "restore a backup, or start the task anew: this run's archive can't be trusted beyond this place; \
+                      `loopforge export` writes it out as far as it is whole";
 
 /// Checks the whole database.
 pub(crate) fn check(connection: &Connection) -> Vec<Finding> {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod archive;
+mod care;
 mod damage;
 mod graph;
 mod odd;
