@@ -5,6 +5,8 @@
 
 mod http;
 mod provider;
+mod recording;
+pub mod script;
 mod setup;
 pub mod sse;
 mod wire;
@@ -19,6 +21,7 @@ use loopforge_core::model::{ModelError, Reply, Request};
 use tokio_util::sync::CancellationToken;
 
 pub use http::Secret;
+pub use recording::{Cassette, Recorded, Recorder, Replay};
 pub use setup::{Setup, SetupError, build, build_with};
 pub use wire::Api;
 
@@ -126,6 +129,8 @@ pub struct Answer {
 /// What went over the wire, exactly. It holds no key: headers that carry one are not kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exchange {
+    /// The form in which a provider was spoken to; none for models that aren't spoken to over HTTP.
+    pub api: Option<Api>,
     /// The body that was sent; empty where nothing was.
     pub request: Bytes,
     /// The body that came, as far as it came.

@@ -26,7 +26,8 @@ impl Model for Provider {
         let encoded = wire::encode(self.api, request, &self.options);
         let decoder = wire::decoder(self.api, &self.options);
         let mut reader = Reader::new(decoder, context.on_delta.clone());
-        let Transfer { exchange, result } = self.endpoint.send(encoded.body, context, &mut reader).await;
+        let Transfer { mut exchange, result } = self.endpoint.send(encoded.body, context, &mut reader).await;
+        exchange.api = Some(self.api);
         let result = result.and_then(|()| reader.finish()).map(|draft| draft.complete(request, &encoded.names));
         Answer { result, exchange }
     }

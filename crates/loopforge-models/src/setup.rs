@@ -1,7 +1,7 @@
 //! From a model's name and what the task says about it to a model.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loopforge_core::json::Json;
@@ -10,6 +10,8 @@ use serde_json::Map;
 
 use crate::http::{Endpoint, KeyHeader, Secret};
 use crate::provider::Provider;
+use crate::recording::{Cassette, Recorder, Replay};
+use crate::script::ScriptModel;
 use crate::wire::{Api, Options};
 use crate::{Description, Model};
 
@@ -32,6 +34,8 @@ pub struct Setup {
     pub headers: BTreeMap<String, String>,
     /// Members that replace those of each request's body; `null` takes one out.
     pub body: Map<String, Json>,
+    /// Records every call at the end of this file, for `replay/FILE`.
+    pub record_to: Option<PathBuf>,
 }
 
 impl Setup {
@@ -101,13 +105,21 @@ const KNOWN: &[Known] = &[
     known("ollama", Api::Chat, "http://127.0.0.1:11434/v1", "OLLAMA", true),
 ];
 
-fn make(setup: &Setup, _base: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Result<Arc<dyn Model>, String> {
+fn make(setup: &Setup, base: &Path, environment: &dyn Fn(&str) -> Option<String>) -> Result<Arc<dyn Model>, String> {
     let (provider, model) = setup
         .name
         .split_once('/')
         .filter(|(provider, model)| !provider.is_empty() && !model.is_empty())
         .ok_or("not a name of a model: write `provider/model`, such as `openai/gpt-5-mini`")?;
-    Ok(Arc::new(over_http(setup, provider, model, environment)?))
+    let made: Arc<dyn Model> = match provider {
+        "script" => Arc::new(ScriptModel::open(&setup.name, &base.join(model))?),
+        "replay" => Arc::new(Replay::open(&setup.name, &base.join(model))?),
+        _ => Arc::new(over_http(setup, provider, model, environment)?),
+    };
+    match &setup.record_to {
+        Some(path) => Ok(Arc::new(Recorder::new(made, Cassette::open(&base.join(path))?))),
+        None => Ok(made),
+    }
 }
 
 fn over_http(

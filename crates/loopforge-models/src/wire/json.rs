@@ -52,6 +52,6 @@ pub(super) fn truncated(what: &str) -> ModelError {
 }
 
 /// What came can't be put together.
-pub(super) fn unreadable(what: impl Into<String>) -> ModelError {
+pub(crate) fn unreadable(what: impl Into<String>) -> ModelError {
     ModelError::new(ErrorKind::Unreadable, what)
 }

@@ -22,6 +22,7 @@ use crate::Delta;
 use crate::http::Progress;
 use crate::sse::Event;
 
+pub(crate) use json::unreadable;
 pub(crate) use names::Names;
 pub(crate) use reader::Reader;
 
