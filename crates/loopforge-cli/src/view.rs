@@ -213,6 +213,7 @@ pub const fn answers(about: About) -> &'static [&'static str] {
         About::UnknownEffect => &["--happened", "--not", "--abort"],
         About::Failure => &["--continue", "--skip", "--abort"],
         About::Limit | About::Loop => &["--continue", "--abort"],
+        About::Information => &["--tell TEXT", "--abort"],
     }
 }
 

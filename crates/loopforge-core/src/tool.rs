@@ -88,6 +88,12 @@ impl Code {
         )
     }
 
+    /// Whether what was asked is at fault, and not the line, the account or the target's state.
+    #[must_use]
+    pub const fn is_of_request(self) -> bool {
+        matches!(self, Self::InvalidArgument)
+    }
+
     /// The code's name as it stands in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {

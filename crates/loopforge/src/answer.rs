@@ -24,6 +24,27 @@ impl Engine {
     ///
     /// [`StoreError::Held`]: loopforge_store::StoreError::Held
     pub async fn answer(&self, id: RunId, step: Option<StepNo>, answer: Answer, by: &str) -> Result<(), EngineError> {
+        self.take_answer(id, step, answer, None, by).await
+    }
+
+    /// Tells a model what it asked a person for. `step` names the step that asked; it can be left out while one question is open.
+    ///
+    /// After `Ok` the answer is archived and survives anything; [`Self::resume`] goes on with it.
+    ///
+    /// # Errors
+    /// As [`Self::answer`].
+    pub async fn tell(&self, id: RunId, step: Option<StepNo>, text: &str, by: &str) -> Result<(), EngineError> {
+        self.take_answer(id, step, Answer::Told, Some(text), by).await
+    }
+
+    async fn take_answer(
+        &self,
+        id: RunId,
+        step: Option<StepNo>,
+        answer: Answer,
+        text: Option<&str>,
+        by: &str,
+    ) -> Result<(), EngineError> {
         let lease = self.claim(id).await?;
         let (mut run, checkpoint) = match self.reopen(id, lease.clone(), None).await {
             Ok(opened) => opened,
@@ -40,7 +61,7 @@ impl Engine {
             state.lose_started_calls();
             drafts.push(self.resumed(checkpoint));
         }
-        let outcome = match answer_drafts(&state, step, answer, by) {
+        let outcome = match answer_drafts(&state, step, answer, text, by) {
             Some(answered) => {
                 drafts.extend(answered);
                 drafts.extend(more(&run, answer, by).filter(|_| step.is_none()));
@@ -90,9 +111,20 @@ fn open_questions(state: &RunState) -> String {
     if open.is_empty() { "no question is open".to_owned() } else { format!("open are: {}", open.join("; ")) }
 }
 
-fn answer_drafts(state: &RunState, step: Option<StepNo>, answer: Answer, by: &str) -> Option<Vec<Draft>> {
-    let answered =
-        |branch| Draft::from(Event::QuestionAnswered(QuestionAnswered { branch, answer, by: by.to_owned() }));
+fn answer_drafts(
+    state: &RunState,
+    step: Option<StepNo>,
+    answer: Answer,
+    text: Option<&str>,
+    by: &str,
+) -> Option<Vec<Draft>> {
+    let answered = |branch| {
+        let text = text.map(str::to_owned);
+        Draft::from(Event::QuestionAnswered(QuestionAnswered { branch, answer, text, by: by.to_owned() }))
+    };
+    if answer == Answer::Told {
+        return told(state, step, text.unwrap_or_default(), answered);
+    }
     let Some(step) = step else {
         return (state.question.is_some() || answer == Answer::Abort).then(|| vec![answered(None)]);
     };
@@ -124,6 +156,34 @@ fn answer_drafts(state: &RunState, step: Option<StepNo>, answer: Answer, by: &st
     None
 }
 
+/// What a person tells becomes the result of the call that asked. Without a step there must be one such question only.
+fn told(
+    state: &RunState,
+    step: Option<StepNo>,
+    text: &str,
+    answered: impl Fn(Option<BranchId>) -> Draft,
+) -> Option<Vec<Draft>> {
+    let asked: Vec<Call> = state
+        .branches
+        .iter()
+        .filter_map(|(id, branch)| match &branch.phase {
+            Phase::Acting { actions } => Some((*id, actions)),
+            _ => None,
+        })
+        .flat_map(|(branch, actions)| actions.iter().map(move |action| (branch, action)))
+        .filter(
+            |(_, action)| matches!(&action.state, ActionState::Asked(question) if question.about == About::Information),
+        )
+        .map(|(branch, action)| Call { branch, action: action.id })
+        .filter(|call| step.is_none_or(|step| call.action.step == step))
+        .collect();
+    let [call] = asked.as_slice() else { return None };
+    let mut drafts = vec![answered(Some(call.branch))];
+    let (result, blobs) = crate::gateway::outcome::said(text);
+    drafts.extend(state.finish(*call, 1, OutcomeSource::Person, result, blobs, Duration::ZERO)?);
+    Some(drafts)
+}
+
 /// What a person's word makes of an action.
 fn settled(state: &RunState, call: Call, answer: Answer, by: &str) -> Vec<Draft> {
     match answer {
@@ -141,7 +201,7 @@ fn settled(state: &RunState, call: Call, answer: Answer, by: &str) -> Vec<Draft>
             })
             .into(),
         ],
-        Answer::Abort | Answer::Continue | Answer::Skip => Vec::new(),
+        Answer::Abort | Answer::Continue | Answer::Skip | Answer::Told => Vec::new(),
     }
 }
 

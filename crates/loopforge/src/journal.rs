@@ -331,8 +331,12 @@ fn needs(event: &Event) -> Option<Durability> {
         | Event::LifecycleRefused(_)
         | Event::LoopFound(_)
         | Event::ActionFinished(_) => None,
-        // Losing it costs a repeated try or notice.
-        Event::AttemptFailed(_) | Event::HookSent(_) => Some(Durability::Soft),
+        // Losing it costs a repeated try or notice, or a call of a model.
+        Event::AttemptFailed(_)
+        | Event::HookSent(_)
+        | Event::ModelCalled(_)
+        | Event::ModelReplied(_)
+        | Event::ModelFailed(_) => Some(Durability::Soft),
         // The world may change after it, or somebody relies on it.
         Event::RunStarted(_)
         | Event::RunResumed(_)

@@ -18,6 +18,7 @@ pub mod inputs;
 mod journal;
 mod killpoint;
 mod life;
+pub mod models;
 mod prepare;
 pub mod retention;
 mod set_state;

@@ -10,6 +10,7 @@ use loopforge_tools::builtin::{self, BuiltinConfig};
 use crate::error::EngineError;
 use crate::gateway::{Registry, Toolbox};
 use crate::inputs;
+use crate::models::Models;
 
 /// Built-ins that reach hosts, and only those that the task allows them.
 const NETWORK_TOOLS: &[&str] = &["http_get", "http_request"];
@@ -27,6 +28,8 @@ pub struct Prepared {
     pub base: PathBuf,
     /// Its tools.
     pub toolbox: Toolbox,
+    /// Its models.
+    pub models: Models,
 }
 
 impl Prepared {
@@ -73,8 +76,9 @@ impl Prepared {
 
     fn finish(task: Task, source: Vec<u8>, base: &Path, registry: &Registry) -> Result<Arc<Self>, EngineError> {
         let toolbox = Toolbox::build(&task, registry)?;
+        let models = Models::build(&task, registry, base)?;
         let hash = ContentHash::of(&source);
-        Ok(Arc::new(Self { task, source, hash, base: base.to_owned(), toolbox }))
+        Ok(Arc::new(Self { task, source, hash, base: base.to_owned(), toolbox, models }))
     }
 }
 

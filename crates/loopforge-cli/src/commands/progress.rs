@@ -120,6 +120,19 @@ pub(crate) fn plain(record: &Record) -> Option<String> {
         Event::SubgoalEnded(event) => {
             (SubgoalStatus::Ended(event.outcome).name(), format!("{}: {}", event.subgoal, event.reason))
         }
+        Event::ModelFailed(event) => match (event.retry_at, event.next_model) {
+            (Some(at), None) => {
+                ("model", format!("step {}: {} ({}), again at {at}", event.step, event.error, event.reason))
+            }
+            (Some(_), Some(_)) => {
+                ("model", format!("step {}: {} ({}), the next model is asked", event.step, event.error, event.reason))
+            }
+            (None, _) => ("model", format!("step {}: {} ({})", event.step, event.error, event.reason)),
+        },
+        Event::ModelReplied(event) => match &event.says {
+            Some(says) => ("says", format!("step {}: {says}", event.step)),
+            None => return None,
+        },
         Event::ActionRefused(event) => {
             ("refused", format!("step {}: {}: {}", event.id.step, event.check, event.reason))
         }
@@ -143,6 +156,7 @@ pub(crate) fn plain(record: &Record) -> Option<String> {
                 Route::Defer { .. } => "deferred",
                 Route::GiveUp => "given up",
                 Route::Correct => "once more",
+                Route::Replan => "new way",
                 Route::Person | Route::Fail => "failed",
             };
             (verb, format!("step {}: {}", event.step, event.verdict.reason))
@@ -153,6 +167,7 @@ pub(crate) fn plain(record: &Record) -> Option<String> {
         Event::RunPaused(event) => ("paused", event.reason.clone()),
         Event::RunEnded(event) => (outcome_name(event.outcome), event.reason.clone()),
         Event::StepStarted(_)
+        | Event::ModelCalled(_)
         | Event::ActionDecided(_)
         | Event::ActionStarted(_)
         | Event::StateSaved(_)
@@ -170,8 +185,8 @@ pub(crate) fn settled_by(source: OutcomeSource) -> Option<&'static str> {
         OutcomeSource::FirstResult => "the same effect was made before: its first result stands",
         OutcomeSource::StatusQuery => "the status query says it happened: it is not made again",
         OutcomeSource::LateAnswer => "the late answer completes it",
-        OutcomeSource::Person => "a person says it happened",
-        OutcomeSource::Call => return None,
+        OutcomeSource::Person => "a person answers for it",
+        OutcomeSource::Call | OutcomeSource::Loop => return None,
     })
 }
 

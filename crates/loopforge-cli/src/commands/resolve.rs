@@ -20,7 +20,7 @@ pub struct Resolve {
 }
 
 /// The answers; exactly one is given.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Args)]
 #[group(required = true, multiple = false)]
 pub struct Given {
     /// The effect happened: go on from there
@@ -38,10 +38,13 @@ pub struct Given {
     /// Give this item up and go on with the rest
     #[arg(long)]
     pub skip: bool,
+    /// What was asked for, in words
+    #[arg(long, value_name = "TEXT")]
+    pub tell: Option<String>,
 }
 
 impl Given {
-    const fn answer(self) -> Answer {
+    const fn answer(&self) -> Answer {
         if self.happened {
             Answer::Happened
         } else if self.not {
@@ -50,6 +53,8 @@ impl Given {
             Answer::Continue
         } else if self.skip {
             Answer::Skip
+        } else if self.tell.is_some() {
+            Answer::Told
         } else {
             Answer::Abort
         }
@@ -65,7 +70,10 @@ impl Resolve {
         let engine = context.engine()?;
         let id = context.find_run(engine.store().as_ref(), Some(&self.run)).await?;
         let answer = self.answer.answer();
-        engine.answer(id, self.step.map(StepNo), answer, &user()).await?;
+        match &self.answer.tell {
+            Some(text) => engine.tell(id, self.step.map(StepNo), text, &user()).await?,
+            None => engine.answer(id, self.step.map(StepNo), answer, &user()).await?,
+        }
         if context.json {
             crate::tell!("{}", serde_json::json!({ "run": id.to_string(), "step": self.step, "answer": answer }));
         }

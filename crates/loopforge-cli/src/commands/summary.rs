@@ -38,6 +38,33 @@ fn text(event: &Event) -> String {
                 event.subgoal, event.basis.done, event.basis.of, event.basis.next
             )
         }
+        Event::ModelCalled(event) => {
+            let left_out = match event.prompt.left_out {
+                0 => String::new(),
+                steps => format!(", {steps} steps left out"),
+            };
+            format!("{}, call {}, about {} tokens{left_out}", event.model, event.call, event.prompt.tokens)
+        }
+        Event::ModelReplied(event) => {
+            let tokens = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+            let cost = event.cost.map(|cost| format!(", {cost}")).unwrap_or_default();
+            let says = event.says.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
+            format!(
+                "{} calls, {} tokens in, {} out{cost}, {}{says}",
+                event.calls,
+                tokens(event.usage.input),
+                tokens(event.usage.output),
+                span(std::time::Duration::from_micros(event.took_us))
+            )
+        }
+        Event::ModelFailed(event) => {
+            let then = match (event.retry_at, event.next_model) {
+                (Some(_), Some(_)) => "; the next model is asked".to_owned(),
+                (Some(at), None) => format!("; again at {at}"),
+                (None, _) => String::new(),
+            };
+            format!("{}: {}{then}", event.error, event.reason)
+        }
         Event::ActionDecided(event) => {
             let key = event.business_key.as_ref().map(|key| format!(", key {key}")).unwrap_or_default();
             let other =
@@ -75,9 +102,11 @@ fn text(event: &Event) -> String {
             let who = match event.source {
                 OutcomeSource::Person => "a person",
                 OutcomeSource::StatusQuery => "the status query",
-                OutcomeSource::Call | OutcomeSource::Cache | OutcomeSource::FirstResult | OutcomeSource::LateAnswer => {
-                    "the tool"
-                }
+                OutcomeSource::Call
+                | OutcomeSource::Loop
+                | OutcomeSource::Cache
+                | OutcomeSource::FirstResult
+                | OutcomeSource::LateAnswer => "the tool",
             };
             format!("{}: {who} says so; {}", event.id, event.note)
         }
@@ -93,10 +122,13 @@ fn text(event: &Event) -> String {
         Event::WaitStarted(event) => format!("until {}", event.until),
         Event::WaitEnded(event) => format!("branch {}", event.branch),
         Event::QuestionAsked(event) => event.question.clone(),
-        Event::QuestionAnswered(event) => format!("{} says: {}", event.by, word(&event.answer)),
+        Event::QuestionAnswered(event) => {
+            format!("{} says: {}", event.by, event.text.clone().unwrap_or_else(|| word(&event.answer)))
+        }
         Event::LifecycleMoved(event) | Event::LifecycleRefused(event) => format!("{} -> {}", event.from, event.to),
         Event::LoopFound(event) => {
-            format!("{} of {} ({} rounds)", word(&event.what), event.tools.join(", "), event.rounds)
+            let response = event.response.map(|response| format!(": {}", word(&response))).unwrap_or_default();
+            format!("{} of {} ({} rounds){response}", word(&event.what), event.tools.join(", "), event.rounds)
         }
         Event::StepEvaluated(event) => led(&event.verdict),
         Event::LimitReached(event) => format!("{} = {}", event.limit, event.value),
@@ -143,6 +175,7 @@ pub(crate) fn route(route: &Route) -> String {
         Route::Defer { due } => format!("deferred until {due}"),
         Route::GiveUp => "given up".to_owned(),
         Route::Correct => "once more".to_owned(),
+        Route::Replan => "another way".to_owned(),
         Route::Person => "a person decides".to_owned(),
         Route::Fail => "failed".to_owned(),
     }

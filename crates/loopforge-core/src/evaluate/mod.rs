@@ -13,7 +13,7 @@ use crate::record::{Basis, Check, RunEnded, RunOutcome};
 use crate::run::{Progress, SubgoalStatus};
 use crate::task::{Entry, Subgoal, Task};
 
-pub use route::{Situation, route};
+pub use route::{AgentSituation, Proof, Situation, agent_route, route};
 pub(crate) use score::scores;
 
 /// The three questions at the start of a step (R2): how far, how credible, what next.
@@ -22,6 +22,14 @@ pub(crate) fn basis(subgoal: &Subgoal, progress: &Progress, entry: u32) -> Basis
         Some(list) => (progress.done, list.count),
         None => (entry, u32::try_from(subgoal.steps.len()).unwrap_or(u32::MAX)),
     };
+    if subgoal.is_agent() {
+        return Basis {
+            done: progress.done,
+            of: progress.list.as_ref().map_or(1, |list| list.count),
+            last: progress.last,
+            next: "ask the model".to_owned(),
+        };
+    }
     let next = subgoal.steps.get(entry as usize).map_or_else(|| "judge the subgoal".to_owned(), describe);
     Basis { done, of, last: progress.last, next }
 }

@@ -52,7 +52,13 @@ fn part(progress: &Progress, more: u32) -> f32 {
 }
 
 /// Whether the results of the step had the promised structure.
+#[expect(clippy::cast_precision_loss, reason = "a handful of calls")]
 fn consistency(branch: &Branch) -> Score {
+    if let Some(agent) = branch.agent.as_ref().filter(|agent| agent.failed > 0) {
+        let calls = agent.failed + agent.succeeded;
+        let share = agent.succeeded as f32 / calls as f32;
+        return rounded(share, format!("{} of {calls} calls failed", agent.failed));
+    }
     match branch.failure.as_ref().map(|failure| failure.code) {
         Some(code @ (Code::MalformedOutput | Code::InvalidArgument)) => rounded(0.0, code.name().to_owned()),
         Some(code) => rounded(0.5, code.name().to_owned()),
@@ -75,7 +81,11 @@ fn resources(task: &Task, state: &RunState, max_steps: u64, now: Timestamp) -> S
 /// How far from giving up.
 #[expect(clippy::cast_precision_loss, reason = "a share for people, to two digits")]
 fn stability(task: &Task, state: &RunState, branch: &Branch) -> Score {
-    let in_row = if branch.failure.is_some() { state.totals.failures_in_row + 1 } else { 0 };
+    let in_row = match &branch.agent {
+        Some(agent) => agent.bad_in_row + u32::from(agent.only_failed() || agent.unusable.is_some()),
+        None if branch.failure.is_some() => state.totals.failures_in_row + 1,
+        None => 0,
+    };
     let share = in_row as f32 / task.limits.replan_after.max(1) as f32;
     rounded(1.0 - share, format!("{in_row} failures in a row"))
 }

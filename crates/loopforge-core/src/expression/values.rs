@@ -76,19 +76,32 @@ impl Values {
         }
     }
 
-    pub(super) fn input_keys(&self) -> Result<Vec<String>, NotLoaded> {
+    pub(crate) fn input_keys(&self) -> Result<Vec<String>, NotLoaded> {
         Ok(self.inputs.keys().cloned().collect())
     }
 
-    pub(super) fn input(&self, key: &str) -> Result<Option<Json>, NotLoaded> {
+    pub(crate) fn input(&self, key: &str) -> Result<Option<Json>, NotLoaded> {
         self.inputs.get(key).map(|payload| payload.open(&self.blobs)).transpose()
     }
 
-    pub(super) fn state_keys(&self) -> Result<Vec<String>, NotLoaded> {
+    pub(crate) fn state_keys(&self) -> Result<Vec<String>, NotLoaded> {
         if self.whole { Ok(self.state.keys().cloned().collect()) } else { Err(NotLoaded::WholeState) }
     }
 
-    pub(super) fn state(&self, key: &str) -> Result<Option<Json>, NotLoaded> {
+    /// What a key holds, for a glance: the value as far as it stands in records, or how many members there are.
+    pub(crate) fn glance(&self, key: &str) -> Option<String> {
+        match self.state.get(key)? {
+            StateValue::Single(payload) if payload.holes.is_empty() => Some(payload.inline.to_string()),
+            StateValue::Single(payload) => Some(format!("(a large value, {} bytes)", payload.size())),
+            StateValue::Members(members) if members.is_empty() => None,
+            StateValue::Members(members) => {
+                let names: Vec<&str> = members.keys().take(10).map(String::as_str).collect();
+                Some(format!("(a map of {}: {})", members.len(), names.join(", ")))
+            }
+        }
+    }
+
+    pub(crate) fn state(&self, key: &str) -> Result<Option<Json>, NotLoaded> {
         let blobs = &self.blobs;
         match self.state.get(key) {
             None if self.whole => Ok(None),

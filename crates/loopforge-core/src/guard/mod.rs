@@ -70,6 +70,18 @@ impl Window {
         novel
     }
 
+    /// Whether some call of this tool in the window, with whatever arguments, ended so.
+    #[must_use]
+    pub fn saw(&self, tool: &str, code: Code, fingerprint: ContentHash) -> bool {
+        self.calls.iter().any(|call| call.tool == tool && call.code == code && call.fingerprint == fingerprint)
+    }
+
+    /// The last calls, at most so many, the oldest first.
+    #[must_use]
+    pub fn last(&self, calls: usize) -> Vec<Seen> {
+        self.calls.iter().skip(self.calls.len().saturating_sub(calls)).cloned().collect()
+    }
+
     /// Starts to look anew: what was seen before a person's hint, or was reported, is no part of a further loop.
     pub fn clear(&mut self) {
         self.fresh = 0;

@@ -72,7 +72,7 @@ pub struct ActionRefused {
     pub id: ActionId,
     /// [`Code::InvalidArgument`] or [`Code::Refused`].
     pub code: Code,
-    /// Which check refused it: `schema`, `whitelist`, `lifecycle`, `quota`, `precondition`, `effect_key`, `repetition`.
+    /// Which check refused it: `schema`, `whitelist`, `lifecycle`, `quota`, `precondition`, `effect_key`, `repetition`, `order`.
     pub check: String,
     /// Why, in a sentence that names the remedy.
     pub reason: String,
@@ -134,6 +134,8 @@ pub enum OutcomeSource {
     LateAnswer,
     /// A person said so.
     Person,
+    /// The loop itself did what a model told it.
+    Loop,
 }
 
 /// Of [`super::Event::ActionFinished`].

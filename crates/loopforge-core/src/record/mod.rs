@@ -5,6 +5,7 @@
 //! added with a default, none may be removed or change its meaning; anything else is format 2.
 
 mod action;
+mod model;
 mod person;
 mod verdict;
 
@@ -23,11 +24,14 @@ pub use action::{
     ActionDecided, ActionFinished, ActionNotHappened, ActionRefused, ActionStarted, ActionUnknown, AttemptFailed,
     Outcome, OutcomeSource, SaveTarget,
 };
+pub use model::{ModelCalled, ModelFailed, ModelReplied, PromptRef, Purpose};
 pub use person::{About, Answer, QuestionAnswered, QuestionAsked};
 pub use verdict::{Check, LoopFound, LoopKind, Route, Score, Scores, StepEvaluated, Verdict};
 
 /// The format of the records that this version writes. It reads all formats up to this one and refuses later ones by name.
-pub const FORMAT: u16 = 1;
+///
+/// 2 has calls of models, and questions that are answered by a text.
+pub const FORMAT: u16 = 2;
 
 /// An archived event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -72,6 +76,12 @@ pub enum Event {
     SubgoalEnded(SubgoalEnded),
     /// A step began: a turn of a branch.
     StepStarted(StepStarted),
+    /// A model is asked. It may be billed from here on.
+    ModelCalled(ModelCalled),
+    /// A model answered. What it decided follows.
+    ModelReplied(ModelReplied),
+    /// A call of a model brought no reply.
+    ModelFailed(ModelFailed),
     /// A call was decided, with its arguments.
     ActionDecided(ActionDecided),
     /// The gateway refused the call; the tool was not called.
@@ -208,6 +218,9 @@ pub struct StepStarted {
     /// The item itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Payload>,
+    /// A model decides what is done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub agent: bool,
     /// The three questions (R2).
     pub basis: Basis,
 }
@@ -403,6 +416,9 @@ impl Event {
             Self::SubgoalStarted(_) => "subgoal_started",
             Self::SubgoalEnded(_) => "subgoal_ended",
             Self::StepStarted(_) => "step_started",
+            Self::ModelCalled(_) => "model_called",
+            Self::ModelReplied(_) => "model_replied",
+            Self::ModelFailed(_) => "model_failed",
             Self::ActionDecided(_) => "action_decided",
             Self::ActionRefused(_) => "action_refused",
             Self::ActionStarted(_) => "action_started",
@@ -433,6 +449,9 @@ impl Event {
     pub const fn step(&self) -> Option<StepNo> {
         match self {
             Self::StepStarted(event) => Some(event.step),
+            Self::ModelCalled(event) => Some(event.step),
+            Self::ModelReplied(event) => Some(event.step),
+            Self::ModelFailed(event) => Some(event.step),
             Self::ActionDecided(event) => Some(event.id.step),
             Self::ActionRefused(event) => Some(event.id.step),
             Self::ActionStarted(event) => Some(event.id.step),
@@ -454,6 +473,10 @@ impl Event {
             Self::RunStarted(event) => event.inputs.values().for_each(payload),
             Self::SubgoalStarted(event) => event.list.iter().for_each(|list| payload(&list.items)),
             Self::StepStarted(event) => event.input.iter().for_each(payload),
+            Self::ModelReplied(event) => {
+                payload(&event.blocks);
+                event.raw.iter().for_each(visit);
+            }
             Self::ActionDecided(event) => payload(&event.arguments),
             Self::StateSaved(event) => payload(&event.value),
             Self::ActionFinished(event) => {

@@ -32,6 +32,8 @@ pub enum About {
     Limit,
     /// What to do about repetition.
     Loop,
+    /// Something that a model needs to know and no tool tells.
+    Information,
 }
 
 /// What a person can answer.
@@ -48,6 +50,8 @@ pub enum Answer {
     Continue,
     /// Give this item up and go on with the rest.
     Skip,
+    /// What was asked for: [`QuestionAnswered::text`].
+    Told,
 }
 
 /// Of [`super::Event::QuestionAnswered`].
@@ -58,6 +62,9 @@ pub struct QuestionAnswered {
     pub branch: Option<BranchId>,
     /// The answer.
     pub answer: Answer,
+    /// The answer in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
     /// Who gave it.
     pub by: String,
 }

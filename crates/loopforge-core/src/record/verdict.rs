@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::{Response, Withheld};
 use crate::id::{BranchId, StepNo};
 use crate::time::Timestamp;
 
@@ -30,6 +31,12 @@ pub struct LoopFound {
     pub rounds: u32,
     /// The tools in it.
     pub tools: Vec<String>,
+    /// What is done about it, where a model made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Response>,
+    /// The calls that are out of reach of the branch from now on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<Withheld>,
 }
 
 /// Of [`super::Event::StepEvaluated`].
@@ -88,10 +95,20 @@ pub enum Route {
     GiveUp,
     /// Do the same entry again, once, with what went wrong in view.
     Correct,
+    /// The subgoal begins anew on another way; what was found stays.
+    Replan,
     /// A person decides.
     Person,
     /// The subgoal has failed.
     Fail,
+}
+
+impl Route {
+    /// Whether the branch is closed by it.
+    #[must_use]
+    pub const fn ends_branch(self) -> bool {
+        matches!(self, Self::BranchDone | Self::Defer { .. } | Self::GiveUp | Self::Fail)
+    }
 }
 
 /// A criterion and whether it holds.

@@ -1,17 +1,21 @@
 //! The fold: what each event changes.
 
+use crate::agent::Agent;
 use crate::guard::Seen;
-use crate::id::{BranchId, Seq, StepNo};
+use crate::id::{BranchId, ContentHash, Seq, StepNo};
+use crate::model::{ErrorKind, StopReason};
 use crate::record::{
-    About, ActionDecided, ActionFinished, ActionId, Answer, Event, QuestionAnswered, QuestionAsked, Record, Route,
-    StepEvaluated, StepStarted, SubgoalOutcome, TaskChange,
+    About, ActionDecided, ActionFinished, ActionId, Answer, Event, ModelCalled, ModelFailed, ModelReplied,
+    QuestionAnswered, QuestionAsked, Record, Route, StepEvaluated, StepStarted, SubgoalOutcome, TaskChange,
 };
+use crate::time::Timestamp;
 use crate::tool::{Code, Effect};
 
+use super::agent::MODEL;
 use super::transitions::{CALLS, TABLE, call_name, phase_name};
 use super::{
     Action, ActionState, Branch, Deferred, Failure, GivenUp, LastCall, Phase, Progress, Question, RunState,
-    SubgoalStatus, WaitFor,
+    SubgoalStatus, Thought, ThoughtState, WaitFor,
 };
 
 /// A record that can't follow what is there. The archive is damaged, or there is a bug in the writer; it is never skipped.
@@ -85,12 +89,28 @@ impl RunState {
                 }
             }
             Event::StepStarted(event) => self.step_started(event)?,
+            Event::ModelCalled(event) => self.model_called(event)?,
+            Event::ModelReplied(event) => self.model_replied(event)?,
+            Event::ModelFailed(event) => self.model_failed(event)?,
             Event::ActionDecided(event) => self.action_decided(event)?,
             Event::ActionRefused(event) => {
                 let action = self.take_action(event.branch, event.id, "action_refused")?;
                 self.totals.refusals += 1;
                 if let Some(calls) = self.calls.get_mut(&action.tool) {
                     *calls = calls.saturating_sub(1);
+                }
+                let subgoal = self.branch(event.branch)?.subgoal;
+                if let Some(calls) = self.subgoals[subgoal].calls.get_mut(&action.tool) {
+                    *calls = calls.saturating_sub(1);
+                }
+                // What was refused goes round in circles as well as what failed.
+                if let Some(agent) = &mut self.branch(event.branch)?.agent {
+                    agent.window.push(Seen {
+                        tool: action.tool.clone(),
+                        digest: action.digest,
+                        code: event.code,
+                        fingerprint: ContentHash::of(event.check.as_bytes()),
+                    });
                 }
                 self.call_failed(
                     event.branch,
@@ -115,7 +135,7 @@ impl RunState {
                 action.state = ActionState::Backoff { until: event.retry_at };
                 self.totals.retries += 1;
             }
-            Event::ActionFinished(event) => self.action_finished(event)?,
+            Event::ActionFinished(event) => self.action_finished(event, record.at)?,
             Event::ActionUnknown(event) => {
                 let action = self.open_action(event.branch, event.id, "action_unknown")?;
                 action.state = ActionState::Unknown { reason: event.reason.clone() };
@@ -147,6 +167,10 @@ impl RunState {
                     return Err("the branch doesn't wait for a time".to_owned());
                 }
                 branch.phase = Phase::Deciding;
+                // Time has passed, so the same question may have another answer.
+                if let Some(agent) = &mut branch.agent {
+                    agent.window.clear();
+                }
             }
             Event::QuestionAsked(event) => self.question_asked(event)?,
             Event::QuestionAnswered(event) => self.question_answered(event)?,
@@ -167,9 +191,20 @@ impl RunState {
                 });
             }
             Event::LoopFound(event) => {
-                self.branch_in(event.branch, "loop_found")?;
-                self.window.clear();
-                self.totals.fruitless_in_row = 0;
+                let branch = self.branch_in(event.branch, "loop_found")?;
+                match &mut branch.agent {
+                    Some(agent) => {
+                        agent.guard = event.response;
+                        agent.withheld.extend(event.withheld.iter().cloned());
+                        agent.window.clear();
+                        agent.fruitless_in_row = 0;
+                        branch.looped = true;
+                    }
+                    None => {
+                        self.window.clear();
+                        self.totals.fruitless_in_row = 0;
+                    }
+                }
             }
             Event::StepEvaluated(event) => self.step_evaluated(event, record)?,
             Event::LimitReached(event) => self.stopped = Some(event.clone()),
@@ -196,6 +231,16 @@ impl RunState {
     fn run_resumed(&mut self) {
         self.paused = None;
         self.totals.resumes += 1;
+        // What kept a model from answering may be mended.
+        for branch in self.branches.values_mut() {
+            if branch.failure.as_ref().is_some_and(|failure| failure.tool == MODEL && !failure.code.is_of_request())
+                && let Some(agent) = &mut branch.agent
+            {
+                branch.failure = None;
+                agent.model = 0;
+                agent.model_failures = 0;
+            }
+        }
         self.lose_started_calls();
     }
 
@@ -211,6 +256,12 @@ impl RunState {
     /// Takes the calls of the owner before for lost: a read can be made again, a started write may have happened.
     pub fn lose_started_calls(&mut self) {
         for branch in self.branches.values_mut() {
+            if let Phase::Thinking { thought } = &mut branch.phase
+                && thought.state == ThoughtState::Called
+            {
+                thought.state = ThoughtState::Lost;
+                self.models.lost += 1;
+            }
             if let Phase::Acting { actions } = &mut branch.phase {
                 for action in actions.iter_mut().filter(|action| action.state == ActionState::Started) {
                     action.lost += 1;
@@ -289,8 +340,92 @@ impl RunState {
         Ok(())
     }
 
+    fn model_called(&mut self, event: &ModelCalled) -> Result<(), String> {
+        let next = self.models.calls.saturating_add(1);
+        let branch = self.branch_in(event.branch, "model_called")?;
+        if branch.agent.as_ref().is_none_or(|agent| agent.replied) {
+            return Err("no model is to be asked there".to_owned());
+        }
+        if matches!(&branch.phase, Phase::Thinking { thought } if thought.state == ThoughtState::Called) {
+            return Err("a model was asked there already".to_owned());
+        }
+        if event.call != next {
+            return Err(format!("model call {next} must come next"));
+        }
+        branch.phase = Phase::Thinking { thought: Thought { call: event.call, state: ThoughtState::Called } };
+        self.models.calls = event.call;
+        Ok(())
+    }
+
+    fn model_replied(&mut self, event: &ModelReplied) -> Result<(), String> {
+        let agent = self.thinking(event.branch, event.call, "model_replied")?;
+        agent.replied = true;
+        agent.model_failures = 0;
+        if event.calls == 0 {
+            match event.stop {
+                StopReason::Length => agent.unusable = Some("the reply was cut off at its limit of tokens".to_owned()),
+                StopReason::Refused => agent.unusable = Some("the model refused to answer".to_owned()),
+                _ if event.says.is_none() => agent.unusable = Some("the reply was empty".to_owned()),
+                _ => agent.claim.clone_from(&event.says),
+            }
+        }
+        self.models.usage = self.models.usage.plus(&event.usage);
+        match event.cost {
+            Some(cost) => self.models.cost += cost,
+            None => self.models.unpriced += 1,
+        }
+        self.branch(event.branch)?.phase = Phase::Deciding;
+        Ok(())
+    }
+
+    fn model_failed(&mut self, event: &ModelFailed) -> Result<(), String> {
+        let agent = self.thinking(event.branch, event.call, "model_failed")?;
+        agent.model_failures += 1;
+        agent.model = event.next_model.unwrap_or(agent.model);
+        self.models.failures += 1;
+        if let Some(usage) = &event.usage {
+            self.models.usage = self.models.usage.plus(usage);
+            self.models.unpriced += 1;
+        }
+        let branch = self.branch(event.branch)?;
+        // The next prompt may fare better: it says what happened, and on another way it is short.
+        if let (None, ErrorKind::Refused | ErrorKind::ContextTooLong, Some(agent)) =
+            (event.retry_at, event.error, &mut branch.agent)
+        {
+            agent.replied = true;
+            agent.unusable = Some(event.reason.clone());
+            branch.phase = Phase::Deciding;
+            return Ok(());
+        }
+        if let Some(until) = event.retry_at {
+            branch.phase =
+                Phase::Thinking { thought: Thought { call: event.call, state: ThoughtState::Backoff { until } } };
+            return Ok(());
+        }
+        branch.failure = Some(Failure {
+            tool: MODEL.to_owned(),
+            code: event.error.code(),
+            error: event.reason.clone(),
+            retry_after_ms: None,
+        });
+        branch.phase = Phase::Deciding;
+        Ok(())
+    }
+
+    /// The agent of a branch that waits for the reply to this call.
+    fn thinking(&mut self, id: BranchId, call: u32, kind: &'static str) -> Result<&mut Agent, String> {
+        let branch = self.branch_in(id, kind)?;
+        if !branch.awaits(call) {
+            return Err(format!("no reply to model call {call} is awaited there"));
+        }
+        branch.agent.as_mut().ok_or_else(|| "no model works there".to_owned())
+    }
+
     fn action_decided(&mut self, event: &ActionDecided) -> Result<(), String> {
         let branch = self.branch_in(event.branch, "action_decided")?;
+        if branch.agent.is_none() && !matches!(branch.phase, Phase::Deciding) {
+            return Err("a call is at work already".to_owned());
+        }
         if event.id != branch.next_action() {
             return Err(format!("action {} must come next", branch.next_action()));
         }
@@ -310,7 +445,15 @@ impl RunState {
             lost: 0,
             state: ActionState::Decided,
         };
-        branch.phase = Phase::Acting { actions: vec![action] };
+        let subgoal = branch.subgoal;
+        let by_model = branch.agent.is_some();
+        match &mut branch.phase {
+            Phase::Acting { actions } => actions.push(action),
+            phase => *phase = Phase::Acting { actions: vec![action] },
+        }
+        if by_model {
+            *self.subgoals[subgoal].calls.entry(event.tool.clone()).or_default() += 1;
+        }
         *self.calls.entry(event.tool.clone()).or_default() += 1;
         if let Some(ailing) = event.instead_of.as_ref().and_then(|tool| self.ailing.get_mut(tool)) {
             ailing.passed_over += 1;
@@ -318,15 +461,19 @@ impl RunState {
         Ok(())
     }
 
-    fn action_finished(&mut self, event: &ActionFinished) -> Result<(), String> {
+    fn action_finished(&mut self, event: &ActionFinished, at: Timestamp) -> Result<(), String> {
         let action = self.take_action(event.branch, event.id, "action_finished")?;
         let result = &event.result;
-        let novel = self.window.push(Seen {
+        let seen = Seen {
             tool: action.tool.clone(),
             digest: action.digest,
             code: result.code,
             fingerprint: result.fingerprint,
-        });
+        };
+        let novel = match &mut self.branch(event.branch)?.agent {
+            Some(agent) => agent.finished(seen, action.effect, &action.arguments, at),
+            None => self.window.push(seen),
+        };
         self.totals.calls += 1;
         self.last_call = Some(LastCall { tool: action.tool.clone(), code: result.code, error: result.error.clone() });
         if result.code.is_transient() {
@@ -361,7 +508,14 @@ impl RunState {
         let branch = self.branch(id)?;
         let subgoal = branch.subgoal;
         let code = failure.code;
-        branch.failure = Some(failure);
+        match &mut branch.agent {
+            // The model sees it and decides what else to do.
+            Some(agent) => {
+                agent.failed += 1;
+                agent.last_failure = Some(format!("{}: {}", failure.tool, failure.error));
+            }
+            None => branch.failure = Some(failure),
+        }
         branch.settle();
         self.subgoals[subgoal].last = Some(code);
         Ok(())
@@ -407,7 +561,17 @@ impl RunState {
             // The record that follows says what became of the action.
             (Phase::Acting { actions }, Answer::Happened | Answer::Not)
                 if actions.iter().any(|action| matches!(action.state, ActionState::Asked(_))) => {}
+            (Phase::Acting { actions }, Answer::Told)
+                if actions.iter().any(|action| {
+                    matches!(&action.state, ActionState::Asked(question) if question.about == About::Information)
+                }) => {}
             (Phase::Waiting { on: WaitFor::Person(_) }, Answer::Continue) => {
+                if let Some(agent) = &mut branch.agent {
+                    agent.guard = None;
+                    agent.bad_in_row = 0;
+                    agent.replans = 0;
+                    agent.window.clear();
+                }
                 branch.failure = None;
                 branch.alternative = 0;
                 branch.corrected = false;
@@ -427,6 +591,9 @@ impl RunState {
         // An entry without a value fails the step, and no other record says so.
         let failed = !matches!(event.verdict.route, Route::Continue | Route::BranchDone);
         let useful = branch.useful;
+        if let Some(agent) = &mut branch.agent {
+            agent.stepped(failed, useful && !branch.looped);
+        }
         self.totals.steps += 1;
         self.totals.failures_in_row = if failed { self.totals.failures_in_row + 1 } else { 0 };
         self.totals.fruitless_in_row = if useful { 0 } else { self.totals.fruitless_in_row + 1 };
@@ -434,6 +601,13 @@ impl RunState {
         let branch = self.branch(event.branch)?;
         match event.verdict.route {
             Route::Continue => branch.phase = Phase::Ready,
+            Route::Replan => {
+                if let Some(agent) = &mut branch.agent {
+                    agent.replan();
+                }
+                branch.failure = None;
+                branch.phase = Phase::Ready;
+            }
             Route::Correct => {
                 branch.corrected = true;
                 branch.failure = None;
@@ -446,8 +620,11 @@ impl RunState {
                 branch.phase = Phase::Waiting { on: WaitFor::Person(question) };
             }
             Route::BranchDone => {
-                let progress = self.close(event.branch)?.1;
+                let (branch, progress) = self.close(event.branch)?;
                 progress.done += 1;
+                if branch.item.is_none() {
+                    progress.summary = branch.agent.and_then(|agent| agent.claim);
+                }
             }
             Route::Defer { due } => {
                 let (branch, progress) = self.close(event.branch)?;
@@ -545,7 +722,9 @@ impl Branch {
             actions: 0,
             did: false,
             useful: false,
+            looped: false,
             failure: None,
+            agent: event.agent.then(Agent::default),
             locals: std::collections::BTreeMap::new(),
             phase: Phase::Deciding,
         }
@@ -556,6 +735,10 @@ impl Branch {
         self.actions = 0;
         self.did = false;
         self.useful = false;
+        self.looped = false;
+        if let Some(agent) = &mut self.agent {
+            agent.open_step();
+        }
         self.phase = Phase::Deciding;
     }
 

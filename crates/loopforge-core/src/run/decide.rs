@@ -310,6 +310,8 @@ impl RunState {
                 period: u32::try_from(found.period).unwrap_or(u32::MAX),
                 rounds: u32::try_from(found.rounds).unwrap_or(u32::MAX),
                 tools: found.tools,
+                response: None,
+                withheld: Vec::new(),
             });
         }
         let fruitless = self.totals.fruitless_in_row;
@@ -319,6 +321,8 @@ impl RunState {
             period: 1,
             rounds: fruitless,
             tools: self.last_call.iter().map(|last| last.tool.clone()).collect(),
+            response: None,
+            withheld: Vec::new(),
         })
     }
 
@@ -367,7 +371,7 @@ fn saved(branch: BranchId, action: &Action, data: &Payload) -> Option<StateSaved
 }
 
 /// The names that a branch's expressions can read: what it saved, and its item.
-fn locals(subgoal: &Subgoal, branch: &Branch) -> BTreeMap<String, Payload> {
+pub(super) fn locals(subgoal: &Subgoal, branch: &Branch) -> BTreeMap<String, Payload> {
     let mut locals = branch.locals.clone();
     if let (Some(foreach), Some(input)) = (&subgoal.foreach, &branch.input) {
         locals.insert(foreach.name.clone(), input.clone());
@@ -376,7 +380,7 @@ fn locals(subgoal: &Subgoal, branch: &Branch) -> BTreeMap<String, Payload> {
 }
 
 /// Names an effect in business terms: the tool, and the arguments that the task says identify it.
-fn business_key(tool: &str, fields: &[String], arguments: &Json) -> Option<String> {
+pub(super) fn business_key(tool: &str, fields: &[String], arguments: &Json) -> Option<String> {
     if fields.is_empty() {
         return None;
     }

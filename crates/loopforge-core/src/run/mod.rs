@@ -21,6 +21,7 @@
 //!                           (gone)
 //! ```
 
+mod agent;
 mod apply;
 mod decide;
 mod facts;
@@ -31,8 +32,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::Agent;
 use crate::guard::Window;
 use crate::id::{ActionNo, BranchId, ContentHash, RunId, Seq, StepNo};
+use crate::model::{Money, Usage};
 use crate::payload::{Blob, Payload};
 use crate::record::{
     About, ActionId, Event, LimitReached, List, RunOutcome, RunStatus, SaveTarget, SubgoalOutcome, Verdict,
@@ -41,8 +44,9 @@ use crate::task::Task;
 use crate::time::Timestamp;
 use crate::tool::{Code, Effect, RetryPolicy};
 
+pub use agent::Replied;
 pub use apply::IllegalEvent;
-pub use next::{Call, Idle, Move};
+pub use next::{Call, Idle, Move, View};
 
 /// The state of a run: what its records say, without their history. It stays small.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,6 +75,9 @@ pub struct RunState {
     pub last_step: StepNo,
     /// Counters over the whole run.
     pub totals: Totals,
+    /// What models used and cost.
+    #[serde(default)]
+    pub models: ModelTotals,
     /// Calls per tool that were not refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls: BTreeMap<String, u32>,
@@ -132,6 +139,23 @@ pub struct Totals {
     pub fruitless_in_row: u32,
 }
 
+/// What the models of a run used and cost.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ModelTotals {
+    /// Calls that were made, repeated tries included.
+    pub calls: u32,
+    /// Of these, those without a reply.
+    pub failures: u32,
+    /// Of these, those whose owner was gone before the reply: what they cost is not known.
+    pub lost: u32,
+    /// Tokens, as far as providers told.
+    pub usage: Usage,
+    /// What it cost, as far as prices are known.
+    pub cost: Money,
+    /// Calls that were answered and whose cost is not known.
+    pub unpriced: u32,
+}
+
 /// A tool that keeps failing in a passing way (R55).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ailing {
@@ -178,6 +202,12 @@ pub struct Progress {
     /// How its last call ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Code>,
+    /// Calls that a model decided, by tool.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub calls: BTreeMap<String, u32>,
+    /// What the model said was reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
 }
 
 /// Where a subgoal stands.
@@ -267,9 +297,15 @@ pub struct Branch {
     pub did: bool,
     /// The open step brought something not seen before.
     pub useful: bool,
+    /// The guard found that the open step completed a loop.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub looped: bool,
     /// How the last call of the current entry failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// What a model's work needs to remember, where one works on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<Agent>,
     /// Names saved for this branch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub locals: BTreeMap<String, Payload>,
@@ -285,6 +321,11 @@ pub enum Phase {
     Ready,
     /// A step is open: its next action is to be decided, or the step is to be judged.
     Deciding,
+    /// A model is to be asked, or its reply awaited.
+    Thinking {
+        /// The call.
+        thought: Thought,
+    },
     /// Calls are to be made, or awaited.
     Acting {
         /// Those that haven't ended.
@@ -294,6 +335,30 @@ pub enum Phase {
     Waiting {
         /// What.
         on: WaitFor,
+    },
+}
+
+/// A call of a model that has no reply yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thought {
+    /// Its number.
+    pub call: u32,
+    /// Where it stands.
+    pub state: ThoughtState,
+}
+
+/// Where a call of a model stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThoughtState {
+    /// Its owner waits for the reply.
+    Called,
+    /// Its owner is gone: it is to be made again.
+    Lost,
+    /// It failed in a passing way.
+    Backoff {
+        /// When it is to be made again.
+        until: Timestamp,
     },
 }
 
@@ -440,6 +505,7 @@ impl RunState {
             last_branch: BranchId(0),
             last_step: StepNo(0),
             totals: Totals::default(),
+            models: ModelTotals::default(),
             calls: BTreeMap::new(),
             ailing: BTreeMap::new(),
             told: Seq(0),
@@ -475,7 +541,7 @@ impl RunState {
                 .iter()
                 .all(|action| matches!(action.state, ActionState::Asked(_)) || self.held_behind(action).is_some()),
             Phase::Ready => self.question.is_some(),
-            Phase::Deciding => false,
+            Phase::Deciding | Phase::Thinking { .. } => false,
         };
         let nothing_moves = self.branches.values().all(waits);
         if nothing_moves && !self.aborted && (self.question.is_some() || !self.branches.is_empty()) {
@@ -542,6 +608,7 @@ impl RunState {
     pub fn wake_at(&self) -> Option<Timestamp> {
         let of_branches = self.branches.values().flat_map(|branch| match &branch.phase {
             Phase::Waiting { on: WaitFor::Time(until) } => vec![*until],
+            Phase::Thinking { thought: Thought { state: ThoughtState::Backoff { until }, .. } } => vec![*until],
             Phase::Acting { actions } => actions
                 .iter()
                 .filter_map(|action| match action.state {
@@ -574,6 +641,8 @@ impl Progress {
             given_up: Vec::new(),
             failure: None,
             last: None,
+            calls: BTreeMap::new(),
+            summary: None,
         }
     }
 }

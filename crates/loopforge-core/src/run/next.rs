@@ -14,7 +14,7 @@ use crate::record::{
 use crate::task::{OnFailure, OnMaxSteps, Subgoal, Task};
 use crate::time::Timestamp;
 
-use super::{ActionState, Branch, Draft, Phase, Progress, RunState, SubgoalStatus, ToolFacts, WaitFor};
+use super::{ActionState, Branch, Draft, Phase, Progress, RunState, SubgoalStatus, ThoughtState, ToolFacts, WaitFor};
 
 /// The next thing to do. There is always exactly one answer; the driver does it and asks again.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +25,8 @@ pub enum Move {
     Call(Call),
     /// Find out whether this call's effect happened.
     Calibrate(Call),
+    /// Ask a model what this branch does next.
+    Think(BranchId),
     /// Nothing can be done now.
     Idle(Idle),
     /// The run has ended.
@@ -60,11 +62,15 @@ impl Idle {
 }
 
 /// What a decision looks at.
-pub(super) struct View<'a> {
-    pub(super) task: &'a Task,
-    pub(super) tools: &'a BTreeMap<String, ToolFacts>,
-    pub(super) values: &'a Values,
-    pub(super) now: Timestamp,
+pub struct View<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// Its tools.
+    pub tools: &'a BTreeMap<String, ToolFacts>,
+    /// Inputs and state, as far as they are loaded.
+    pub values: &'a Values,
+    /// The time.
+    pub now: Timestamp,
 }
 
 impl RunState {
@@ -137,7 +143,24 @@ impl RunState {
         Ok(match &branch.phase {
             // A person is to say whether it goes round in a circle: until then nothing is added to it.
             Phase::Deciding if self.question.as_ref().is_some_and(|open| open.about == About::Loop) => None,
-            Phase::Deciding => Some(self.decide(view, id, branch)?),
+            Phase::Deciding => match &branch.agent {
+                Some(agent) => self.decide_agent(view, id, branch, agent)?,
+                None => Some(self.decide(view, id, branch)?),
+            },
+            Phase::Thinking { thought } => {
+                let may_think = self.paused.is_none() && !self.aborted && !self.is_out_of_time();
+                match thought.state {
+                    ThoughtState::Called => {
+                        idle.in_flight = true;
+                        None
+                    }
+                    ThoughtState::Backoff { until } if until > view.now => {
+                        idle.wake(until);
+                        None
+                    }
+                    ThoughtState::Backoff { .. } | ThoughtState::Lost => may_think.then_some(Move::Think(id)),
+                }
+            }
             Phase::Ready if may_start => Some(match self.limit_reached(view) {
                 Some(reached) => reached,
                 None => self.start_step(view, id, branch),
@@ -155,14 +178,17 @@ impl RunState {
                 None
             }
             Phase::Acting { actions } => {
-                for action in actions {
+                for (position, action) in actions.iter().enumerate() {
                     let call = Call { branch: id, action: action.id };
                     if in_flight(action.id) {
                         idle.in_flight = true;
                         continue;
                     }
                     match &action.state {
-                        ActionState::Decided if self.paused.is_none() => return Ok(Some(Move::Call(call))),
+                        ActionState::Decided if !Self::is_its_turn(branch, position) => idle.in_flight = true,
+                        ActionState::Decided if self.paused.is_none() => {
+                            return Ok(Some(Self::rash_write(id, branch, position).unwrap_or(Move::Call(call))));
+                        }
                         ActionState::Backoff { until }
                             if *until <= view.now && self.paused.is_none() && !self.is_out_of_time() =>
                         {
@@ -199,7 +225,7 @@ impl RunState {
                     return Ok(Some(next));
                 }
                 // What is left may only have no room now, or not be due yet.
-                if open > 0 || (progress.failure.is_none() && progress.has_more(subgoal)) {
+                if open > 0 || (progress.failure.is_none() && progress.has_more()) {
                     return Ok(None);
                 }
                 self.end_subgoal(view, subgoal, progress).map(Some)
@@ -276,7 +302,7 @@ impl RunState {
             return Ok(None);
         }
         let Some(list) = &progress.list else {
-            return Ok(progress.has_more(subgoal).then(|| {
+            return Ok(progress.has_more().then(|| {
                 self.limit_reached(view).unwrap_or_else(|| {
                     self.open_step(self.last_branch.next(), subgoal, progress, None, None, Vec::new())
                 })
@@ -317,7 +343,10 @@ impl RunState {
             };
             match (unmet, progress.given_up.len()) {
                 (Some(unmet), _) => (SubgoalOutcome::Failed, format!("its steps have ended, but {unmet}")),
-                (None, 0) => (SubgoalOutcome::Done, "all its steps have ended".to_owned()),
+                (None, 0) => (
+                    SubgoalOutcome::Done,
+                    progress.summary.clone().unwrap_or_else(|| "all its steps have ended".to_owned()),
+                ),
                 (None, given_up) => (
                     SubgoalOutcome::Partial,
                     format!("{} of {} items are done, {given_up} were given up", progress.done, progress.begun),
@@ -344,7 +373,7 @@ impl RunState {
     }
 
     /// Whether the run was stopped since its time is up: then neither waits nor further tries go on.
-    fn is_out_of_time(&self) -> bool {
+    pub(super) fn is_out_of_time(&self) -> bool {
         self.stopped.as_ref().is_some_and(|stopped| stopped.limit == "max_duration")
     }
 
@@ -393,6 +422,7 @@ impl RunState {
             subgoal: subgoal.id.clone(),
             item,
             input,
+            agent: subgoal.is_agent(),
             basis: evaluate::basis(subgoal, progress, entry),
         });
         Move::Record(vec![Draft { event, blobs }])
@@ -460,10 +490,10 @@ impl RunState {
 
 impl Progress {
     /// Whether there is something for which no branch was opened yet.
-    fn has_more(&self, subgoal: &Subgoal) -> bool {
+    fn has_more(&self) -> bool {
         match &self.list {
             Some(list) => self.begun < list.count || !self.deferred.is_empty(),
-            None => self.done == 0 && !subgoal.steps.is_empty(),
+            None => self.done == 0,
         }
     }
 }

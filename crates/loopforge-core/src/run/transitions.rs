@@ -11,6 +11,8 @@ pub enum PhaseName {
     Ready,
     /// [`Phase::Deciding`].
     Deciding,
+    /// [`Phase::Thinking`].
+    Thinking,
     /// [`Phase::Acting`].
     Acting,
     /// [`Phase::Waiting`].
@@ -32,13 +34,19 @@ pub enum CallName {
     Asked,
 }
 
-use PhaseName::{Acting, Deciding, Ready, Waiting};
+use PhaseName::{Acting, Deciding, Ready, Thinking, Waiting};
 
 /// In which phase of its branch a record may stand. Events that aren't listed belong to the run as a whole, or to no branch.
 pub const TABLE: &[(PhaseName, &str)] = &[
     (PhaseName::None, "step_started"),
     (Ready, "step_started"),
+    (Deciding, "model_called"),
+    (Thinking, "model_called"),
+    (Thinking, "model_replied"),
+    (Thinking, "model_failed"),
     (Deciding, "action_decided"),
+    // A reply of a model decides several.
+    (Acting, "action_decided"),
     (Deciding, "state_saved"),
     (Deciding, "wait_started"),
     (Deciding, "lifecycle_moved"),
@@ -62,6 +70,8 @@ pub const TABLE: &[(PhaseName, &str)] = &[
 /// What may be archived of a call that stands so.
 pub const CALLS: &[(CallName, &str)] = &[
     (CallName::Decided, "action_refused"),
+    // A model asks a person.
+    (CallName::Decided, "question_asked"),
     (CallName::Decided, "action_started"),
     (CallName::Decided, "attempt_failed"),
     (CallName::Decided, "action_finished"),
@@ -89,6 +99,7 @@ pub fn phase_name(branch: Option<&Branch>) -> PhaseName {
         None => PhaseName::None,
         Some(Phase::Ready) => Ready,
         Some(Phase::Deciding) => Deciding,
+        Some(Phase::Thinking { .. }) => Thinking,
         Some(Phase::Acting { .. }) => Acting,
         Some(Phase::Waiting { .. }) => Waiting,
     }

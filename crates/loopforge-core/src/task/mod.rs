@@ -7,6 +7,7 @@ mod check;
 mod decode;
 mod facts;
 pub mod inputs;
+mod model;
 mod not_available;
 mod problem;
 mod read;
@@ -17,6 +18,7 @@ mod text;
 mod tree;
 
 pub use facts::{FACTS, Fact};
+pub use model::{Mode, ModelSpec, OnLimit};
 pub use not_available::{NOT_AVAILABLE, NotAvailable};
 pub use problem::{Problem, ProblemCode, Problems, Snippet};
 pub use read::{Builtin, Catalog, MAX_TASK_BYTES, read, read_bytes, read_stored, too_large};
@@ -43,10 +45,13 @@ pub struct Task {
     /// What a run is given, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inputs: BTreeMap<String, Input>,
+    /// The models that plan and act. Needed by subgoals without `steps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelSpec>,
     /// The tools that a run can reach, by the name under which subgoals call them. Nothing else can be reached.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, ToolSpec>,
-    /// The parts of the goal, in the order in which they are shown.
+    /// The parts of the goal, in the order in which they are shown. Without them the goal is worked on as a whole.
     #[serde(default)]
     pub subgoals: Vec<Subgoal>,
     /// Limits and habits of the loop.
@@ -269,12 +274,36 @@ pub struct Subgoal {
     /// Repeats the steps for each item of a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreach: Option<ForEach>,
-    /// What is done, in order. A subgoal with steps is a workflow and needs no model.
+    /// What is done, in order. A subgoal with steps is a workflow and needs no model; without them, a model decides each call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Entry>,
     /// What happens when a step fails for good. `fail` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
+}
+
+impl Subgoal {
+    /// The goal of a task that names no subgoals.
+    #[must_use]
+    pub fn whole(goal: &str) -> Self {
+        Self {
+            id: "goal".to_owned(),
+            goal: Some(goal.to_owned()),
+            needs: Vec::new(),
+            done_when: None,
+            when: None,
+            tools: None,
+            foreach: None,
+            steps: Vec::new(),
+            on_failure: None,
+        }
+    }
+
+    /// Whether a model decides what is done.
+    #[must_use]
+    pub fn is_agent(&self) -> bool {
+        self.steps.is_empty()
+    }
 }
 
 /// Repetition over a list.
@@ -452,6 +481,12 @@ pub struct Limits {
     pub defer_rounds: u32,
     /// Branches that run at once in the whole run.
     pub parallel: u32,
+    /// Whether a planner makes and amends the subgoals.
+    pub mode: Mode,
+    /// The most tokens that a model may write in a step.
+    pub max_tokens_per_step: u64,
+    /// Times that a subgoal may begin anew on another way before a person is asked, or the subgoal fails.
+    pub max_replans: u32,
 }
 
 impl Default for Limits {
@@ -468,6 +503,9 @@ impl Default for Limits {
             replan_after: 3,
             defer_rounds: 2,
             parallel: 8,
+            mode: Mode::default(),
+            max_tokens_per_step: 4000,
+            max_replans: 3,
         }
     }
 }

@@ -32,13 +32,6 @@ const fn part(
 pub const NOT_AVAILABLE: &[NotAvailable] = &[
     part(
         "Task",
-        "model",
-        "The model that plans and acts.",
-        "no model would be asked; remove it, and give every subgoal `steps`",
-        None,
-    ),
-    part(
-        "Task",
         "mcpServers",
         "MCP servers whose tools the task can use.",
         "no server would be started; remove it, and use `builtin` or `process` tools",
@@ -53,30 +46,9 @@ pub const NOT_AVAILABLE: &[NotAvailable] = &[
     ),
     part(
         "Limits",
-        "mode",
-        "Whether a planner makes the subgoals (`plan_execute`) or a model acts step by step (`react`).",
-        "a run follows the subgoals as they are written; remove it",
-        None,
-    ),
-    part(
-        "Limits",
         "summary_threshold",
         "The share of the context window at which it is compacted.",
         "there is no model whose context could fill; remove it",
-        None,
-    ),
-    part(
-        "Limits",
-        "max_tokens_per_step",
-        "The most tokens that a model may write in a step.",
-        "there is no model that writes tokens; remove it",
-        None,
-    ),
-    part(
-        "Limits",
-        "max_replans",
-        "How often the plan may be changed before a person is asked.",
-        "plans are never changed; remove it",
         None,
     ),
     part(

@@ -27,11 +27,10 @@ pub fn json_schema() -> Json {
             );
         }
     }
-    // Subgoals have a default for old archives; in a file they are needed, because nobody plans them.
     if let Some(object) = schema.as_object_mut() {
         object.insert("$id".to_owned(), json!("urn:loopforge:schema:task"));
         object.insert("title".to_owned(), json!("LoopForge task"));
-        object.insert("required".to_owned(), json!(["name", "goal", "subgoals"]));
+        object.insert("required".to_owned(), json!(["name", "goal"]));
         object.insert("description".to_owned(), json!("A task: what to do, with which tools, within which limits."));
     }
     schema

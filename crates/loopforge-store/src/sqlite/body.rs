@@ -105,7 +105,8 @@ pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Result<Record, Unreadable>
     }
     let id = row.get_ref(1)?.as_blob()?;
     let body = row.get_ref(10)?.as_blob()?;
-    Ok(decode(seq, id, at, kind, columns, body).map_err(|what| Unreadable::Damaged { seq, what }))
+    let format = u16::try_from(format).unwrap_or(0);
+    Ok(decode(seq, id, at, format, kind, columns, body).map_err(|what| Unreadable::Damaged { seq, what }))
 }
 
 /// A record that can't be read.
@@ -131,7 +132,15 @@ impl Unreadable {
     }
 }
 
-fn decode(seq: i64, id: &[u8], at: i64, kind: i64, columns: Columns, body: &[u8]) -> Result<Record, String> {
+fn decode(
+    seq: i64,
+    id: &[u8],
+    at: i64,
+    format: u16,
+    kind: i64,
+    columns: Columns,
+    body: &[u8],
+) -> Result<Record, String> {
     let id: [u8; 16] = id.try_into().map_err(|_| "its id has a wrong length".to_owned())?;
     let Some((stored_check, rest)) = body.split_at_checked(CHECK_BYTES) else {
         return Err("its body is cut off".to_owned());
@@ -141,11 +150,11 @@ fn decode(seq: i64, id: &[u8], at: i64, kind: i64, columns: Columns, body: &[u8]
         Some((&DICTIONARY, frame)) => decompress(frame).ok_or("its body can't be decompressed")?,
         _ => return Err("its body is written in an unknown way".to_owned()),
     };
-    if stored_check != check(seq, &id, at, FORMAT, &columns, &text) {
+    if stored_check != check(seq, &id, at, format, &columns, &text) {
         return Err("its content doesn't have the hash that was stored with it".to_owned());
     }
     let mut event: Event =
-        serde_json::from_slice(&text).map_err(|error| format!("it is no record of format {FORMAT}: {error}"))?;
+        serde_json::from_slice(&text).map_err(|error| format!("it is no record of format {format}: {error}"))?;
     if i64::from(kind_number(event.kind())) != kind {
         return Err(format!("its kind is {kind}, and its body is a `{}`", event.kind()));
     }
@@ -154,7 +163,7 @@ fn decode(seq: i64, id: &[u8], at: i64, kind: i64, columns: Columns, body: &[u8]
 }
 
 /// The kinds in the order of their numbers, from 1. The same as in the table `kind`; a test compares.
-pub(crate) const KINDS: [&str; 27] = [
+pub(crate) const KINDS: [&str; 30] = [
     "run_started",
     "run_resumed",
     "subgoal_started",
@@ -182,6 +191,9 @@ pub(crate) const KINDS: [&str; 27] = [
     "run_ended",
     "hook_sent",
     "changes_accepted",
+    "model_called",
+    "model_replied",
+    "model_failed",
 ];
 
 /// The number of a kind; 0, which no row has, for one that is missing in [`KINDS`].
@@ -221,6 +233,15 @@ fn take_columns(event: &mut Event) -> Columns {
             columns.name = Some(take(&mut event.subgoal));
             columns.item = event.item.map(i64::from);
         }
+        Event::ModelCalled(event) => columns.name = Some(take(&mut event.model)),
+        Event::ModelReplied(event) => {
+            columns.took_us = Some(signed(event.took_us));
+            columns.note = event.says.as_mut().map(take);
+        }
+        Event::ModelFailed(event) => {
+            columns.word = Some(event.error.name().to_owned());
+            columns.note = Some(take(&mut event.reason));
+        }
         Event::ActionDecided(event) => columns.name = Some(take(&mut event.tool)),
         Event::ActionRefused(event) => {
             columns.word = Some(event.code.name().to_owned());
@@ -259,6 +280,9 @@ fn put_columns(event: &mut Event, columns: Columns) {
             event.reason = note.unwrap_or_default();
         }
         Event::StepStarted(event) => event.subgoal = name,
+        Event::ModelCalled(event) => event.model = name,
+        Event::ModelReplied(event) => event.says = note,
+        Event::ModelFailed(event) => event.reason = note.unwrap_or_default(),
         Event::ActionDecided(event) => event.tool = name,
         Event::ActionRefused(event) => event.reason = note.unwrap_or_default(),
         Event::ActionStarted(event) => event.tool = name,

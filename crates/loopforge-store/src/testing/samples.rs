@@ -91,6 +91,7 @@ pub fn step_started(step: u64) -> Event {
         subgoal: "collect".to_owned(),
         item: u32::try_from(step).ok(),
         input: None,
+        agent: false,
         basis: Basis { done: 3, of: 9, last: Some(Code::Success), next: "fetch the page".to_owned() },
     })
 }

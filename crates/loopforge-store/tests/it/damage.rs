@@ -211,7 +211,7 @@ async fn a_check_finds_what_does_not_agree() {
         ("update effect set state = 'failed'", "not as the archive says"),
         ("delete from effect where step = 2", "not as the archive says"),
         ("insert into state values (1, 'k', 4, null)", "only in the archive or only in the table"),
-        ("update record set format = 2 where seq = 5", "format 2"),
+        ("update record set format = 3 where seq = 5", "format 3"),
         ("update record set kind = 6 where seq = 2", "its kind is 6"),
     ];
     for (sql, problem) in cases {
@@ -244,10 +244,10 @@ async fn missing_records_are_an_error_and_no_shorter_archive() {
 async fn a_record_of_a_later_format_is_refused_by_name() {
     let (_folder, path) = place();
     let (run, records) = stored(&path, 1).await;
-    Connection::open(&path).unwrap().execute("update record set format = 2 where seq = 4", []).unwrap();
+    Connection::open(&path).unwrap().execute("update record set format = 3 where seq = 4", []).unwrap();
     let store = SqliteStore::open(&path).unwrap();
     let newer =
-        StoreError::Newer { found: format!("record 4 of {run} in format 2"), known: "formats up to 1".to_owned() };
+        StoreError::Newer { found: format!("record 4 of {run} in format 3"), known: "formats up to 2".to_owned() };
     assert_eq!(archive(&store, run).await, Err(newer));
     assert_eq!(store.records(run, Seq(0), 3).await.unwrap(), records[..3], "those before it can be read");
 }

@@ -118,6 +118,10 @@ impl Run {
                 self.in_flight.remove(&tried.call.action);
                 self.take_result(*tried)
             }
+            Ok(Done::Thought(thought)) => {
+                self.thoughts.push(*thought);
+                Ok(())
+            }
             Ok(Done::Asked(asked)) => {
                 self.in_flight.remove(&asked.call.action);
                 self.take_status(asked)

@@ -7,6 +7,7 @@ mod admission;
 mod call;
 mod grounds;
 mod report;
+mod think;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,8 +16,9 @@ use std::time::Duration;
 
 use loopforge_core::checkpoint;
 use loopforge_core::expression::Values;
-use loopforge_core::id::{ContentHash, RunId};
+use loopforge_core::id::{BranchId, ContentHash, RunId};
 use loopforge_core::payload::NotLoaded;
+use loopforge_core::prompt::History;
 use loopforge_core::record::{About, ActionId, Event, Outcome, QuestionAsked, Record, RunPaused};
 use loopforge_core::run::{Call, Draft, Idle, Move, RunState};
 use loopforge_core::time::Timestamp;
@@ -67,6 +69,12 @@ pub struct Run {
     /// Status queries that were made for an action without an answer.
     asked: HashMap<ActionId, u32>,
     grounds: grounds::Grounds,
+    /// What prompts are made from, for each branch on which a model works.
+    histories: HashMap<BranchId, History>,
+    /// Answers of models that were not taken in yet.
+    thoughts: Vec<think::Thought>,
+    /// Fires when models need not answer any more.
+    thinking: CancellationToken,
     kept: Kept,
     cancel: CancellationToken,
 }
@@ -89,6 +97,7 @@ struct Kept {
 /// What a task beside the driver brings.
 enum Done {
     Tried(Box<Tried>),
+    Thought(Box<think::Thought>),
     Asked(Asked),
 }
 
@@ -124,6 +133,9 @@ impl Run {
             cache: HashMap::new(),
             asked: HashMap::new(),
             grounds: grounds::Grounds::default(),
+            histories: HashMap::new(),
+            thoughts: Vec::new(),
+            thinking: CancellationToken::new(),
             cancel: CancellationToken::new(),
         }
     }
@@ -210,6 +222,7 @@ impl Run {
             }
             self.take_finished()?;
             self.take_archived().await?;
+            self.take_thoughts().await?;
             let in_flight = |id: ActionId| {
                 self.in_flight.contains_key(&id) || self.ready.iter().chain(&self.held).any(|call| call.action == id)
             };
@@ -221,6 +234,9 @@ impl Run {
                 Ok(Move::Record(drafts)) => self.record(drafts)?,
                 Ok(Move::Call(call)) => self.ready.push(call),
                 Ok(Move::Calibrate(call)) => self.calibrate(call).await?,
+                // Calls that are ready don't wait for a model to think.
+                Ok(Move::Think(_)) if !self.ready.is_empty() => self.make_calls().await?,
+                Ok(Move::Think(branch)) => self.think(branch).await?,
                 Ok(Move::Ended(_)) => {
                     self.flush().await?;
                     return Ok(false);
@@ -241,7 +257,12 @@ impl Run {
     /// Applies events and puts them on their way to the archive.
     pub(crate) fn record(&mut self, drafts: Vec<Draft>) -> Result<(), EngineError> {
         for draft in drafts {
+            let of_agent =
+                !self.histories.is_empty() || matches!(&draft.event, Event::StepStarted(started) if started.agent);
             let record = self.journal.write(draft);
+            if of_agent {
+                think::keep_history(&mut self.histories, &self.state, record);
+            }
             self.state.apply(record).map_err(|source| EngineError::Archive { run: self.id, source })?;
             match &record.event {
                 Event::StateSaved(saved) => {
@@ -433,6 +454,9 @@ impl Run {
 
     /// Stops work so that a resume goes on from here: reads are dropped, writes are awaited, then the run is paused.
     async fn interrupt(&mut self) -> Result<(), EngineError> {
+        // What a model has answered already is paid for.
+        self.take_thoughts().await?;
+        self.thinking.cancel();
         self.ready.clear();
         self.held.clear();
         for flight in self.in_flight.values().filter(|flight| !flight.write) {

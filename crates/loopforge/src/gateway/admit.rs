@@ -58,13 +58,17 @@ pub fn check(
     if let Some(broken) = armed.broken_input(arguments) {
         return Err(Refusal { code: Code::InvalidArgument, check: "schema", reason: broken });
     }
-    if let Some(max) = armed.max_calls {
-        // This call is counted already.
-        let calls = state.calls.get(tool).copied().unwrap_or(0);
-        if calls > max {
-            let reason = format!("`{tool}` has been called {max} times in this run, which is its `max_calls`");
-            return Err(Refusal::new("quota", reason));
+    // This call is counted already. What a model decides is counted for its subgoal, and always limited.
+    let (calls, max) = match branch.agent {
+        Some(_) => {
+            let calls = state.subgoals[branch.subgoal].calls.get(tool).copied().unwrap_or(0);
+            (calls, Some(armed.max_calls.unwrap_or(task.limits.max_calls_per_tool)))
         }
+        None => (state.calls.get(tool).copied().unwrap_or(0), armed.max_calls),
+    };
+    if let Some(max) = max.filter(|max| calls > *max) {
+        let reason = format!("`{tool}` has been called {max} times, which is its `max_calls`: go on without it");
+        return Err(Refusal::new("quota", reason));
     }
     Ok(())
 }

@@ -88,6 +88,20 @@ fn fingerprint(code: Code, data: &Json, error: Option<&str>, volatile: &[String]
     ContentHash::of(json::canonical(masked.as_ref().unwrap_or(data)).as_bytes())
 }
 
+/// What a person told as the answer to a call that asked.
+#[must_use]
+pub fn said(text: &str) -> (Outcome, Vec<Blob>) {
+    let mut blobs = Vec::new();
+    let data = Json::String(text.to_owned());
+    let outcome = Outcome {
+        meaning_of_empty: None,
+        fingerprint: fingerprint(Code::Success, &data, None, &[]),
+        data: Payload::stow(data, &mut blobs),
+        ..without_data()
+    };
+    (outcome, blobs)
+}
+
 /// The outcome of a call that took effect, of whose answer nothing is known.
 #[must_use]
 pub fn without_data() -> Outcome {

@@ -11,19 +11,33 @@ use loopforge_core::expression::Expression;
 use loopforge_core::run::ToolFacts;
 use loopforge_core::task::{Status, Task, ToolSpec};
 use loopforge_core::tool::{Contract, Effect};
+use loopforge_models::Model;
 use loopforge_tools::Tool;
 use loopforge_tools::builtin::{self, BuiltinConfig};
 use loopforge_tools::process::{ProcessConfig, ProcessTool};
 
 use crate::error::EngineError;
 
-/// Tools that a program adds to the built-in ones, by the name that a task gives as `builtin`.
+/// What a program adds: tools, by the name that a task gives as `builtin`, and models.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     tools: BTreeMap<String, Arc<dyn Tool>>,
+    models: BTreeMap<String, Arc<dyn Model>>,
 }
 
 impl Registry {
+    /// Adds a model, by the name that a task gives as `model`. It goes before a provider of the same name.
+    #[must_use]
+    pub fn with_model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
+        self.models.insert(name.into(), model);
+        self
+    }
+
+    /// An added model.
+    pub(crate) fn model(&self, name: &str) -> Option<&Arc<dyn Model>> {
+        self.models.get(name)
+    }
+
     /// Adds a tool. One of the same name is replaced, also a built-in.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, tool: Arc<dyn Tool>) -> Self {

@@ -168,6 +168,12 @@ impl Bench {
         self
     }
 
+    /// Adds a model under the name by which the task finds it.
+    pub(crate) fn model(mut self, name: &str, model: &crate::thinker::Thinker) -> Self {
+        self.registry = self.registry.with_model(name, Arc::new(model.clone()));
+        self
+    }
+
     /// An engine with a worker id of its own, as another process would have.
     pub(crate) fn engine(&self) -> Engine {
         let mut options = Options::new(self.folder.path().join("runs"));

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod admission;
+mod agent;
 mod ahead;
 mod archives;
 mod bench;
@@ -14,4 +15,5 @@ mod owners;
 mod results;
 mod retries;
 mod storage;
+mod thinker;
 mod writes;

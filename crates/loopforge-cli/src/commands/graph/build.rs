@@ -91,7 +91,7 @@ impl Item {
     /// The word for where it stands.
     pub(super) fn status(&self) -> &'static str {
         match self.steps.last().map(Step::route) {
-            None | Some(None | Some(Route::Continue | Route::Correct)) => "active",
+            None | Some(None | Some(Route::Continue | Route::Correct | Route::Replan)) => "active",
             Some(Some(Route::BranchDone)) => "done",
             Some(Some(Route::Defer { .. })) => "set aside",
             Some(Some(Route::GiveUp)) => "given up",

@@ -104,7 +104,7 @@ fn change(place: &Place, sql: &str) {
 #[test]
 fn records_that_cannot_be_read_stop_a_resume_and_change_nothing() {
     for (spoil, mend, problem) in [
-        ("update record set format = 2 where seq = 4", Some("update record set format = 1 where seq = 4"), "newer"),
+        ("update record set format = 3 where seq = 4", Some("update record set format = 2 where seq = 4"), "newer"),
         (
             "update record set kind = (select number from kind where name = 'run_paused') where seq = 4",
             None,

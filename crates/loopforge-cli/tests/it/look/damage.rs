@@ -54,7 +54,7 @@ fn a_damaged_record_is_named_and_passed_over() {
 
 #[test]
 fn a_newer_record_is_named_and_passed_over() {
-    let place = damaged("update record set format = 2 where seq = 6");
+    let place = damaged("update record set format = 3 where seq = 6");
     is_shown_beyond(&place, 6, "newer");
 }
 

@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use super::decode::Place;
 use super::problem::{Finding, ProblemCode, Report};
-use super::{Catalog, Input, Task, is_name};
+use super::{Catalog, Input, ModelSpec, Subgoal, Task, is_name};
+use crate::agent::Control;
 use crate::expression::{Expression, ROOTS};
 use crate::json::Json;
 
@@ -24,6 +25,9 @@ pub(super) fn check(task: &Task, catalog: &Catalog, places: &HashMap<String, Pla
 
 /// The types of JSON Schema.
 const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
+
+/// The fewest tokens of a prompt: the rules, a goal, a few tools and one step fit in.
+const MIN_CONTEXT: u64 = 2000;
 
 struct Checker<'a, 's, 't> {
     task: &'a Task,
@@ -60,6 +64,10 @@ impl Checker<'_, '_, '_> {
         }
         for (name, tool) in &task.tools {
             self.tool(name, tool);
+            self.control_name(name);
+        }
+        if let Some(model) = &task.model {
+            self.model(model);
         }
         self.subgoals();
         self.limits();
@@ -71,6 +79,42 @@ impl Checker<'_, '_, '_> {
         }
         for (position, hook) in task.hooks.iter().enumerate() {
             self.hook(&format!("hooks[{position}]"), hook);
+        }
+    }
+
+    /// A model calls tools and the loop's own controls by name.
+    fn control_name(&mut self, name: &str) {
+        if self.task.subgoals.iter().any(Subgoal::is_agent) && Control::find(name).is_some() {
+            let message = format!("a model tells the loop by `{name}` what to do");
+            let finding = Finding::new(ProblemCode::BadName, message).remedy("give the tool another name");
+            self.add_key(&join("tools", name), finding);
+        }
+    }
+
+    fn model(&mut self, model: &ModelSpec) {
+        let names = std::iter::once(("model".to_owned(), &model.name))
+            .chain(model.fallback.iter().enumerate().map(|(at, name)| (format!("model.fallback[{at}]"), name)))
+            .chain(model.summarizer.iter().map(|name| ("model.summarizer".to_owned(), name)));
+        for (path, name) in names {
+            let complete =
+                name.split_once('/').is_some_and(|(provider, model)| !provider.is_empty() && !model.is_empty());
+            if !complete {
+                let finding = Finding::new(ProblemCode::BadValue, format!("`{name}` names no model"))
+                    .remedy("write `provider/name`, such as `openai/gpt-5-mini` or `anthropic/claude-haiku-4-5`");
+                let path = if path == "model" && self.places.contains_key("model.use") {
+                    "model.use".to_owned()
+                } else {
+                    path
+                };
+                self.add(&path, finding);
+            }
+        }
+        for (key, value) in [("context_window", model.context_window), ("context_budget", model.context_budget)] {
+            if let Some(value) = value.filter(|value| *value < MIN_CONTEXT) {
+                let message = format!("{value} tokens are too few for a goal, tools and one step");
+                let finding = Finding::new(ProblemCode::BadValue, message).remedy(format!("at least {MIN_CONTEXT}"));
+                self.add(&format!("model.{key}"), finding);
+            }
         }
     }
 
@@ -107,6 +151,7 @@ impl Checker<'_, '_, '_> {
             ("max_continuous_loops", limits.max_continuous_loops.into()),
             ("replan_after", limits.replan_after.into()),
             ("parallel", limits.parallel.into()),
+            ("max_tokens_per_step", limits.max_tokens_per_step),
         ];
         for (key, value) in at_least_one {
             self.at_least_one(&format!("loop.{key}"), value);

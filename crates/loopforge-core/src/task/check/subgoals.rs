@@ -53,14 +53,8 @@ impl<'a> Checker<'a, '_, '_> {
             self.at_least_one(&format!("{path}.parallel"), foreach.parallel.into());
             locals.push(&foreach.name);
         }
-        if subgoal.steps.is_empty() {
-            let message = format!(
-                "`{}` has no steps: a model would decide them, which is not available in this version of LoopForge",
-                subgoal.id
-            );
-            let finding = Finding::new(ProblemCode::NotAvailable, message)
-                .remedy("say what is done: `steps: [{ call: TOOL, with: { ... } }]`");
-            self.add_key(path, finding);
+        if subgoal.is_agent() {
+            self.agent(path, subgoal);
         }
         for (position, entry) in subgoal.steps.iter().enumerate() {
             let path = format!("{path}.steps[{position}]");
@@ -69,6 +63,24 @@ impl<'a> Checker<'a, '_, '_> {
                 locals.push(&save.name);
             }
             locals.extend(entry.set.keys().map(String::as_str));
+        }
+    }
+
+    /// A subgoal without steps: a model decides them.
+    fn agent(&mut self, path: &str, subgoal: &Subgoal) {
+        if self.task.model.is_none() {
+            let message = format!("`{}` has no steps, and the task has no model that could decide them", subgoal.id);
+            let finding = Finding::new(ProblemCode::Missing, message).remedy(
+                "say what is done: `steps: [{ call: TOOL, with: { ... } }]`, or who decides: `model: provider/name`",
+            );
+            self.add_key(path, finding);
+        }
+        if subgoal.goal.as_ref().is_none_or(|goal| goal.trim().is_empty()) {
+            let message = format!("`{}` has neither steps nor a goal", subgoal.id);
+            self.add_key(
+                path,
+                Finding::new(ProblemCode::Missing, message).remedy("say what is to be reached: `goal: ...`"),
+            );
         }
     }
 

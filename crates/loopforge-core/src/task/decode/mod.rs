@@ -254,6 +254,17 @@ impl Decoder<'_, '_, '_> {
         })
     }
 
+    /// A number from 0 to 2, which is the range of temperatures.
+    fn temperature(&mut self, node: &Node) -> Option<f32> {
+        if let Value::Number(number) = &node.value
+            && let Some(value) = number.as_f64().filter(|value| (0.0..=2.0).contains(value))
+        {
+            #[expect(clippy::cast_possible_truncation, reason = "0 to 2, and nobody sets more than two digits")]
+            return Some(value as f32);
+        }
+        self.wrong_type(node, "a number from 0 to 2", None)
+    }
+
     fn span(&mut self, node: &Node) -> Option<Span> {
         match &node.value {
             Value::Text(text) => match Span::parse(text) {

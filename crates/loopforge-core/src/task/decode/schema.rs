@@ -2,8 +2,9 @@
 
 use super::{Decoder, Finding, Node, ProblemCode, Value};
 use crate::task::{
-    Alternative, Entry, Evaluator, ForEach, Grants, Hook, HookAction, HookEvent, Input, Lifecycle, Limits, Net,
-    OnFailure, OnMaxSteps, Retry, Sandbox, SandboxSwitch, Status, StatusProcess, Subgoal, Task, ToolSpec,
+    Alternative, Entry, Evaluator, ForEach, Grants, Hook, HookAction, HookEvent, Input, Lifecycle, Limits, Mode,
+    ModelSpec, Net, OnFailure, OnLimit, OnMaxSteps, Retry, Sandbox, SandboxSwitch, Status, StatusProcess, Subgoal,
+    Task, ToolSpec,
 };
 use crate::tool::Effect;
 
@@ -13,20 +14,33 @@ impl Decoder<'_, '_, '_> {
         let name = self.required(f, "name", Self::text);
         let goal = self.required(f, "goal", Self::text);
         let inputs = self.optional(f, "inputs", |d, n| d.map(n, Self::input));
+        let model = self.optional(f, "model", Self::model);
         let tools = self.optional(f, "tools", |d, n| d.map(n, Self::tool));
-        let subgoals = self.required(f, "subgoals", |d, n| d.list(n, Self::subgoal));
+        // With a model the goal as a whole can be the only subgoal.
+        let divided = !f.entries.iter().any(|entry| entry.key == "model")
+            || f.entries.iter().any(|entry| entry.key == "subgoals");
+        let subgoals = if divided {
+            self.required(f, "subgoals", |d, n| d.list(n, Self::subgoal))
+        } else {
+            f.known.push("subgoals");
+            Some(Vec::new())
+        };
         let limits = self.optional(f, "loop", Self::limits);
         let evaluator = self.optional(f, "evaluator", Self::evaluator);
         let states = self.optional(f, "states", Self::lifecycle);
         let hooks = self.optional(f, "hooks", |d, n| d.list(n, Self::hook));
         self.finish(f);
+        let goal = goal?;
+        let limits = limits.unwrap_or_default();
+        let subgoals = if divided { subgoals? } else { vec![Subgoal::whole(&goal)] };
         Some(Task {
             name: name?,
-            goal: goal?,
+            goal,
             inputs: inputs.unwrap_or_default(),
+            model,
             tools: tools.unwrap_or_default(),
-            subgoals: subgoals?,
-            limits: limits.unwrap_or_default(),
+            subgoals,
+            limits,
             evaluator: evaluator.unwrap_or_default(),
             states,
             hooks: hooks.unwrap_or_default(),
@@ -48,6 +62,29 @@ impl Decoder<'_, '_, '_> {
         };
         self.finish(f);
         Some(input)
+    }
+
+    fn model(&mut self, node: &Node) -> Option<ModelSpec> {
+        if let Value::Text(name) = &node.value {
+            return Some(ModelSpec { name: name.clone(), ..ModelSpec::default() });
+        }
+        let f = &mut self.fields(node, "ModelSpec", "a model")?;
+        let name = self.required(f, "use", Self::text);
+        let model = ModelSpec {
+            name: String::new(),
+            base_url: self.optional(f, "base_url", Self::text),
+            api_key_env: self.optional(f, "api_key_env", Self::text),
+            context_window: self.optional(f, "context_window", Self::whole),
+            context_budget: self.optional(f, "context_budget", Self::whole),
+            temperature: self.optional(f, "temperature", Self::temperature),
+            fallback: self.optional(f, "fallback", Self::texts).unwrap_or_default(),
+            on_limit: self
+                .optional(f, "on_limit", |d, n| d.word(n, &[("wait", OnLimit::Wait), ("fallback", OnLimit::Fallback)]))
+                .unwrap_or_default(),
+            summarizer: self.optional(f, "summarizer", Self::text),
+        };
+        self.finish(f);
+        Some(ModelSpec { name: name?, ..model })
     }
 
     fn tool(&mut self, node: &Node) -> Option<ToolSpec> {
@@ -225,6 +262,13 @@ impl Decoder<'_, '_, '_> {
             replan_after: self.optional(f, "replan_after", Self::small).unwrap_or(default.replan_after),
             defer_rounds: self.optional(f, "defer_rounds", Self::small).unwrap_or(default.defer_rounds),
             parallel: self.optional(f, "parallel", Self::small).unwrap_or(default.parallel),
+            mode: self
+                .optional(f, "mode", |d, n| d.word(n, &[("plan_execute", Mode::PlanExecute), ("react", Mode::React)]))
+                .unwrap_or_default(),
+            max_tokens_per_step: self
+                .optional(f, "max_tokens_per_step", Self::whole)
+                .unwrap_or(default.max_tokens_per_step),
+            max_replans: self.optional(f, "max_replans", Self::small).unwrap_or(default.max_replans),
         };
         self.finish(f);
         Some(limits)

@@ -314,12 +314,6 @@ task.yaml:3:25: `123456789012345678901234567890` is too large for a number
 #[test]
 fn parts_that_are_not_built_yet() {
     assert_snapshot!(with("model: { use: openai/gpt-5-mini }\nmcpServers: {}\nbudget: { tokens: 1 }\nloop: { mode: react, summary_threshold: 0.7, max_tokens_per_step: 4000 }\nevaluator: { judge: true, allow_replan: true }"), @r#"
-task.yaml:3:1: `model` is not available in this version of LoopForge
-  |
-3 | model: { use: openai/gpt-5-mini }
-  | ^^^^^
-  = help: no model would be asked; remove it, and give every subgoal `steps`
-
 task.yaml:4:1: `mcpServers` is not available in this version of LoopForge
   |
 4 | mcpServers: {}
@@ -332,23 +326,11 @@ task.yaml:5:1: `budget` is not available in this version of LoopForge
   | ^^^^^^
   = help: it would not be kept to; remove it, and limit the run with `loop.max_steps` and `loop.max_duration`
 
-task.yaml:6:9: `mode` is not available in this version of LoopForge
-  |
-6 | loop: { mode: react, summary_threshold: 0.7, max_tokens_per_step: 4000 }
-  |         ^^^^
-  = help: a run follows the subgoals as they are written; remove it
-
 task.yaml:6:22: `summary_threshold` is not available in this version of LoopForge
   |
 6 | loop: { mode: react, summary_threshold: 0.7, max_tokens_per_step: 4000 }
   |                      ^^^^^^^^^^^^^^^^^
   = help: there is no model whose context could fill; remove it
-
-task.yaml:6:46: `max_tokens_per_step` is not available in this version of LoopForge
-  |
-6 | loop: { mode: react, summary_threshold: 0.7, max_tokens_per_step: 4000 }
-  |                                              ^^^^^^^^^^^^^^^^^^^
-  = help: there is no model that writes tokens; remove it
 
 task.yaml:7:14: `judge` is not available in this version of LoopForge
   |
@@ -388,11 +370,11 @@ task.yaml:5:11: `mcp` is not available in this version of LoopForge
   = help: use `builtin` or `process`
 "#);
     assert_snapshot!(problems("name: a\ngoal: b\nsubgoals:\n  - id: think\n    goal: Think.\n  - id: work\n    steps: [{ approve: ok }]\n"), @r#"
-task.yaml:4:5: `think` has no steps: a model would decide them, which is not available in this version of LoopForge
+task.yaml:4:5: `think` has no steps, and the task has no model that could decide them
   |
 4 |   - id: think
   |     ^^^^^^^^^
-  = help: say what is done: `steps: [{ call: TOOL, with: { ... } }]`
+  = help: say what is done: `steps: [{ call: TOOL, with: { ... } }]`, or who decides: `model: provider/name`
 
 task.yaml:7:15: `approve` is not available in this version of LoopForge
   |
@@ -408,11 +390,11 @@ task.yaml:3:36: `on_failure: replan` is not available in this version of LoopFor
   = help: plans are never changed: write `fail`, `defer` or `ask`, and give fallbacks by `or_else`
 "#);
     assert_snapshot!(problems("name: a\ngoal: b\nsubgoals:\n  - id: think\n    goal: Think.\n"), @r#"
-task.yaml:4:5: `think` has no steps: a model would decide them, which is not available in this version of LoopForge
+task.yaml:4:5: `think` has no steps, and the task has no model that could decide them
   |
 4 |   - id: think
   |     ^^^^^^^^^
-  = help: say what is done: `steps: [{ call: TOOL, with: { ... } }]`
+  = help: say what is done: `steps: [{ call: TOOL, with: { ... } }]`, or who decides: `model: provider/name`
 "#);
 }
 

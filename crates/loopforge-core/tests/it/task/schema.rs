@@ -44,6 +44,7 @@ const PLACES: &[(&str, &str)] = &[
     ("ForEach", "subgoals: [{ foreach: { zzzzzzzzz: 1 } }]"),
     ("Entry", "subgoals: [{ steps: [{ zzzzzzzzz: 1 }] }]"),
     ("Alternative", "subgoals: [{ steps: [{ or_else: [{ zzzzzzzzz: 1 }] }] }]"),
+    ("ModelSpec", "model: { zzzzzzzzz: 1 }"),
     ("Limits", "loop: { zzzzzzzzz: 1 }"),
     ("Evaluator", "evaluator: { zzzzzzzzz: 1 }"),
     ("Lifecycle", "states: { zzzzzzzzz: 1 }"),

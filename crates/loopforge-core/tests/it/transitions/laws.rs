@@ -76,7 +76,7 @@ fn a_damaged_or_foreign_checkpoint_is_refused() {
         assert!(checkpoint::read(&bytes[..cut]).is_err(), "{cut}");
     }
     let text = String::from_utf8(bytes).unwrap();
-    for (part, other) in [("\"format\":1", "\"format\":2"), ("\"layout\":2", "\"layout\":1"), ("\"head\"", "\"tail\"")]
+    for (part, other) in [("\"format\":2", "\"format\":3"), ("\"layout\":2", "\"layout\":1"), ("\"head\"", "\"tail\"")]
     {
         assert!(text.contains(part));
         assert!(checkpoint::read(text.replacen(part, other, 1).as_bytes()).is_err(), "{other}");

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use loopforge_core::expression::Values;
 use loopforge_core::id::{BranchId, ContentHash, RecordId, RunId, StepToken};
+use loopforge_core::model::{Arguments, Block, ErrorKind, ModelError, Reply, StopReason, ToolCall, Usage};
 use loopforge_core::payload::{NotLoaded, Payload};
 use loopforge_core::record::{
     About, ActionId, ActionNotHappened, ActionRefused, ActionStarted, ActionUnknown, Answer, AttemptFailed, Event,
-    FORMAT, LimitsRaised, Outcome, OutcomeSource, QuestionAnswered, QuestionAsked, Record, RunPaused, RunResumed,
-    RunStarted, StateSaved,
+    FORMAT, LimitsRaised, ModelCalled, Outcome, OutcomeSource, PromptRef, Purpose, QuestionAnswered, QuestionAsked,
+    Record, RunPaused, RunResumed, RunStarted, StateSaved,
 };
-use loopforge_core::run::{ActionState, Branch, Call, Draft, Idle, Move, Phase, RunState, ToolFacts};
+use loopforge_core::run::{ActionState, Branch, Call, Draft, Idle, Move, Phase, Replied, RunState, ToolFacts, View};
 use loopforge_core::task::{Builtin, Catalog, Task, read};
 use loopforge_core::time::Timestamp;
 use loopforge_core::tool::{Code, Effect, RetryPolicy};
@@ -21,6 +22,7 @@ use uuid::Uuid;
 const TASK: &str = "
 name: simulated
 goal: Reach every transition.
+model: test/thinker
 loop: { max_steps: 40, on_max_steps: ask, max_continuous_loops: 3, defer_rounds: 1 }
 inputs: { items: { value: [a, b, c, d, e] } }
 tools: { look: { builtin: look }, put: { builtin: put } }
@@ -39,6 +41,7 @@ subgoals:
       - { enter: CLOSED }
       - { call: put, with: { last: true }, save: final }
     on_failure: ask
+  - { id: think, goal: Find it., done_when: has(state.found) }
   - { id: after, needs: [items], steps: [{ call: look, save: again }, { set: { more: '${ state.again }' } }] }
 states: { initial: NEW, transitions: { NEW: [OPEN, CLOSED], OPEN: [NEW], CLOSED: [OPEN] } }
 ";
@@ -85,6 +88,8 @@ pub(crate) struct Simulation {
     values: Values,
     now: Timestamp,
     in_flight: BTreeSet<ActionId>,
+    /// Branches for which a model was asked, and the call.
+    thinking: BTreeMap<BranchId, u32>,
 }
 
 impl Simulation {
@@ -109,6 +114,7 @@ impl Simulation {
             values: Values::new(inputs.clone(), true),
             now: Timestamp(1_000_000),
             in_flight: BTreeSet::new(),
+            thinking: BTreeMap::new(),
             task,
         };
         simulation.archive(Event::RunStarted(RunStarted {
@@ -169,6 +175,7 @@ impl Simulation {
             Move::Call(call) => self.call(call),
             Move::Calibrate(call) => self.calibrate(call),
             Move::Ended(_) => return false,
+            Move::Think(branch) => self.think(branch),
             Move::Idle(idle) => self.idle(idle),
         }
         true
@@ -176,6 +183,7 @@ impl Simulation {
 
     fn crash(&mut self) {
         self.in_flight.clear();
+        self.thinking.clear();
         self.archive(Event::RunResumed(RunResumed {
             worker: "another".to_owned(),
             version: String::new(),
@@ -205,6 +213,59 @@ impl Simulation {
     fn ask(&mut self, branch: Option<BranchId>, action: Option<ActionId>, about: About) {
         let question = "What now?".to_owned();
         self.archive(Event::QuestionAsked(QuestionAsked { branch, action, about, question }));
+    }
+
+    fn think(&mut self, branch: BranchId) {
+        let call = self.state.models.calls + 1;
+        self.archive(Event::ModelCalled(ModelCalled {
+            branch,
+            step: self.state.branches[&branch].step,
+            purpose: Purpose::Act,
+            call,
+            model: "test/thinker".to_owned(),
+            prompt: PromptRef { digest: ContentHash([0; 32]), upto: self.state.head, tokens: 1, left_out: 0 },
+            max_output_tokens: 1,
+        }));
+        self.thinking.insert(branch, call);
+    }
+
+    fn answer_of_model(&mut self, branch: BranchId, call: u32) {
+        if self.dice.one_in(6) {
+            let kind = self.dice.pick(&[ErrorKind::Overloaded, ErrorKind::Unauthorized, ErrorKind::ContextTooLong]);
+            let error = ModelError::new(kind, "no answer");
+            let failed = self.state.model_failure(&self.task, branch, call, &error, 2, self.now).unwrap();
+            return self.archive(Event::ModelFailed(failed));
+        }
+        let mut blocks = Vec::new();
+        for number in 0..self.dice.below(4) {
+            let item = self.dice.below(4);
+            let (name, arguments) = self.dice.pick(&[
+                ("look", "{\"page\":1}"),
+                ("look", "{\"page\":2}"),
+                ("put", "{\"item\":\"a\"}"),
+                ("put", "{\"item\":"),
+                ("nothing", "{}"),
+                ("ask_person", "{\"question\":\"Which?\"}"),
+                ("wait", "{\"seconds\":5}"),
+                ("replan", "{\"reason\":\"stuck\"}"),
+                ("finish", "{\"summary\":\"done\"}"),
+                ("get_state", "{\"key\":\"sum\"}"),
+            ]);
+            let (name, arguments) =
+                if self.dice.one_in(12) { ("set_state", "{\"key\":\"found\",\"value\":1}") } else { (name, arguments) };
+            blocks.push(Block::ToolCall(ToolCall {
+                id: format!("{number}-{item}"),
+                provider_id: None,
+                name: name.to_owned(),
+                arguments: Arguments::read(arguments),
+            }));
+        }
+        let reply =
+            Reply { id: None, model: None, blocks, stop: StopReason::End, usage: Usage::default(), marks: Vec::new() };
+        let replied = Replied { call, reply, cost: None, raw: None, took: Duration::ZERO };
+        let view = View { task: &self.task, tools: &self.tools, values: &self.values, now: self.now };
+        let drafts = self.state.take_reply(&view, branch, &replied).unwrap().unwrap();
+        drafts.into_iter().for_each(|draft| self.archive(draft));
     }
 
     fn call(&mut self, call: Call) {
@@ -281,6 +342,9 @@ impl Simulation {
         if let Some(id) = self.in_flight.pop_first() {
             return self.answer_of_target(id);
         }
+        if let Some((branch, call)) = self.thinking.pop_first() {
+            return self.answer_of_model(branch, call);
+        }
         if self.state.paused.is_some() {
             return self.crash();
         }
@@ -343,13 +407,19 @@ impl Simulation {
         if about == About::Limit {
             return self.archive(Event::LimitsRaised(raise));
         }
-        let answered = |answer| Event::QuestionAnswered(QuestionAnswered { branch, answer, by: "a person".to_owned() });
+        let answered = |answer| {
+            Event::QuestionAnswered(QuestionAnswered { branch, answer, text: None, by: "a person".to_owned() })
+        };
         if self.dice.one_in(30) {
             return self.archive(answered(Answer::Abort));
         }
         match (branch, action) {
             (Some(branch), Some(action)) => {
                 let call = Call { branch, action };
+                if about == About::Information {
+                    self.archive(answered(Answer::Told));
+                    return self.finish(call, OutcomeSource::Person, Code::Success);
+                }
                 if self.dice.one_in(2) {
                     self.archive(answered(Answer::Happened));
                     self.finish(call, OutcomeSource::Person, Code::Success);
