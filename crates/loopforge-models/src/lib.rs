@@ -9,6 +9,7 @@ mod recording;
 pub mod script;
 mod setup;
 pub mod sse;
+pub mod testing;
 mod wire;
 
 use std::fmt;
