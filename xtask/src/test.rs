@@ -1,9 +1,11 @@
 //! `cargo xtask test`: all tests.
 
 use std::ffi::OsString;
+use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
+use loopforge_testing::postgres::{INSTALL, Programs, Shared, VARIABLE};
 
 use crate::shell;
 
@@ -26,6 +28,8 @@ impl Test {
     /// Runs the tests. Fails when one fails, and at once when something is missing that they need: none is skipped.
     pub(crate) fn run(&self) -> Result<()> {
         needs()?;
+        // Held until the tests have ended: they all use the same server.
+        let postgres = postgres()?;
         let nextest = shell::cargo_version("nextest");
         let mut tests = shell::cargo()?;
         match &nextest {
@@ -38,6 +42,7 @@ impl Test {
                 tests.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]).args(&self.filter)
             }
         };
+        tests.env(VARIABLE, postgres.url());
         let ran = shell::run(&mut tests);
         if !self.filter.is_empty() {
             return ran;
@@ -66,6 +71,38 @@ fn needs() -> Result<()> {
         "processes are sandboxed with Landlock",
     );
     if missing.is_empty() { Ok(()) } else { bail!("the tests can't run without {}", missing.join(", ")) }
+}
+
+/// The PostgreSQL that the tests share: the one that the variable names, or a throwaway one. Its programs are installed where
+/// they are missing and the system's packages have them.
+fn postgres() -> Result<Shared> {
+    let named = std::env::var(VARIABLE).is_ok_and(|url| !url.is_empty());
+    if !named && let Err(missing) = Programs::find() {
+        eprintln!("xtask: {missing}");
+        if let Err(error) = install() {
+            bail!("PostgreSQL could not be installed: {error:#}; {INSTALL}");
+        }
+    }
+    let shared = Shared::join().map_err(|problem| anyhow!("{problem}"))?;
+    let what = if named { format!("what {VARIABLE} names") } else { "a throwaway server".to_owned() };
+    eprintln!("xtask: the tests need PostgreSQL: {what}");
+    Ok(shared)
+}
+
+fn install() -> Result<()> {
+    // Nobody can be asked for a password in the middle of the tests.
+    let as_root = |arguments: &[&str]| {
+        let mut command = if shell::output(Command::new("id").arg("-u"))?.trim() == "0" {
+            Command::new("env")
+        } else {
+            let mut command = Command::new("sudo");
+            command.args(["-n", "env"]);
+            command
+        };
+        shell::run(command.arg("DEBIAN_FRONTEND=noninteractive").args(arguments))
+    };
+    as_root(&["apt-get", "update", "-qq"])?;
+    as_root(&["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"])
 }
 
 fn kernel(release: &str) -> Option<(u32, u32)> {

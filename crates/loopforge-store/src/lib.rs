@@ -4,11 +4,13 @@
 //! What a method promises stands in its docs, and [`conformance`] has a function for each clause, run for every
 //! backend.
 //!
-//! Two backends: [`memory::MemoryStore`] for simulation, [`sqlite::SqliteStore`] for one machine. [`testing`] has what
-//! tests of stores, and of what stands on them, need: a clock to be moved by hand, and a store that fails on demand.
+//! Three backends: [`memory::MemoryStore`] for simulation, [`sqlite::SqliteStore`] for one machine,
+//! [`postgres::PostgresStore`] for many. [`testing`] has what tests of stores, and of what stands on them, need: a clock to
+//! be moved by hand, and a store that fails on demand.
 
 pub mod conformance;
 pub mod memory;
+pub mod postgres;
 pub mod sqlite;
 pub mod testing;
 
@@ -64,6 +66,34 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`StoreError::Held`] when another worker's lease is live; it says whose and until when. [`StoreError::NoRun`].
     async fn claim_run(&self, run: RunId, worker: &Worker) -> Result<Lease, StoreError>;
+
+    /// Stores a run that nobody works on yet, as [`Store::create_run`] does. Its status is [`RunStatus::Queued`] until the
+    /// first append, and it is due. One hard commit.
+    ///
+    /// # Errors
+    /// As [`Store::create_run`].
+    async fn queue_run(&self, run: NewRun) -> Result<(), StoreError>;
+
+    /// Makes `worker` the owner of runs that are due and not among `except`, at most `limit`, each with a lease as
+    /// [`Store::claim_run`] gives it. Those that have been due for longest come first, as far as can be told cheaply. One hard
+    /// commit. Workers that claim at the same time get different runs, and don't wait for each other.
+    ///
+    /// A run is due when nobody has a live lease on it and it is queued or running, or waits for a time that has come. One
+    /// that waits for a person, is paused or has ended isn't. A run that became due a moment ago may be passed over; the next
+    /// claims find it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`]: the claim may have gone through; the next one of this store and worker brings its leases.
+    async fn claim_due(&self, worker: &Worker, limit: usize, except: &[RunId]) -> Result<Vec<Lease>, StoreError>;
+
+    /// The worker's heartbeat: until `now + ttl`, which is returned, none of its leases lapses. Like a renewal, it brings
+    /// leases that ran out to life again where nobody has taken the run. It doesn't tell which leases were lost: the next
+    /// append does.
+    async fn beat(&self, worker: &Worker) -> Result<Timestamp, StoreError>;
+
+    /// When the next run is due, as things stand: a run that somebody works on is due when its lease ends. `None` when no run
+    /// will be due unless somebody does something.
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError>;
 
     /// Extends a lease to `now + ttl`. One that has run out comes to life again if nobody has taken the run.
     ///

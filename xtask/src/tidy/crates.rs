@@ -12,13 +12,17 @@ use crate::shell;
 /// Crates of the workspace, and those of them that each may use.
 const ARROWS: &[(&str, &[&str])] = &[
     ("loopforge-core", &[]),
-    ("loopforge-store", &["loopforge-core"]),
+    ("loopforge-store", &["loopforge-core", "loopforge-testing"]),
     ("loopforge-tools", &["loopforge-core"]),
     ("loopforge-models", &["loopforge-core"]),
-    ("loopforge", &["loopforge-core", "loopforge-models", "loopforge-store", "loopforge-tools"]),
-    ("loopforge-cli", &["loopforge", "loopforge-core", "loopforge-models", "loopforge-store", "loopforge-tools"]),
+    ("loopforge", &["loopforge-core", "loopforge-models", "loopforge-store", "loopforge-testing", "loopforge-tools"]),
+    (
+        "loopforge-cli",
+        &["loopforge", "loopforge-core", "loopforge-models", "loopforge-store", "loopforge-testing", "loopforge-tools"],
+    ),
     ("loopforge-bench", &["loopforge", "loopforge-core", "loopforge-store", "loopforge-tools"]),
-    ("xtask", &[]),
+    ("loopforge-testing", &[]),
+    ("xtask", &["loopforge-testing"]),
 ];
 
 /// Crates that bring a runtime, a clock of their own, the network or a database. The core depends on none, however far away.

@@ -7,35 +7,50 @@ use sha2::{Digest, Sha256};
 use super::File;
 
 /// Where migrations are, and beside them the list, as `sha256sum` writes it.
-const FOLDER: &str = "crates/loopforge-store/migrations/sqlite/";
+const FOLDERS: [&str; 2] = ["crates/loopforge-store/migrations/sqlite/", "crates/loopforge-store/migrations/postgres/"];
 const LIST: &str = "SHA256SUMS";
 
 pub(super) fn problems(files: &[File]) -> Vec<String> {
+    let mut problems: Vec<String> = FOLDERS.iter().flat_map(|folder| problems_in(folder, files)).collect();
+    let [names, others] = FOLDERS.map(|folder| names(folder, files));
+    if names != others {
+        problems.push(format!(
+            "migrations: the same number is the same change for both databases; {names:?} and {others:?} differ"
+        ));
+    }
+    problems
+}
+
+fn names<'a>(folder: &str, files: &'a [File]) -> Vec<&'a str> {
+    files.iter().filter_map(|file| file.path.strip_prefix(folder)).filter(|name| *name != LIST).collect()
+}
+
+fn problems_in(folder: &str, files: &[File]) -> Vec<String> {
     let mut listed: Vec<(&str, &str)> = files
         .iter()
-        .find(|file| file.path.strip_prefix(FOLDER) == Some(LIST))
+        .find(|file| file.path.strip_prefix(folder) == Some(LIST))
         .map(|file| file.text.lines().filter_map(|line| line.split_once("  ")).collect())
         .unwrap_or_default();
     let mut problems = Vec::new();
-    let migrations = files.iter().filter_map(|file| Some((file.path.strip_prefix(FOLDER)?, file)));
+    let migrations = files.iter().filter_map(|file| Some((file.path.strip_prefix(folder)?, file)));
     for (position, (name, file)) in migrations.filter(|(name, _)| *name != LIST).enumerate() {
         if !name.starts_with(&format!("{:04}_", position + 1)) {
             problems.push(format!(
-                "{FOLDER}{name}: migrations are numbered without a gap; this is number {}",
+                "{folder}{name}: migrations are numbered without a gap; this is number {}",
                 position + 1
             ));
         }
         let hash = hash(&file.text);
         match listed.iter().position(|(_, known)| *known == name) {
-            None => problems.push(format!("{FOLDER}{LIST}: add `{hash}  {name}`")),
+            None => problems.push(format!("{folder}{LIST}: add `{hash}  {name}`")),
             Some(at) if listed.remove(at).0 != hash => problems.push(format!(
-                "{FOLDER}{name}: it is another than the listed one. Archives were made with that: write a new migration. Only if no \
+                "{folder}{name}: it is another than the listed one. Archives were made with that: write a new migration. Only if no \
                  release had it, put `{hash}` into {LIST}"
             )),
             Some(_) => {}
         }
     }
-    problems.extend(listed.iter().map(|(_, name)| format!("{FOLDER}{LIST}: {name} is listed once too often, or gone")));
+    problems.extend(listed.iter().map(|(_, name)| format!("{folder}{LIST}: {name} is listed once too often, or gone")));
     problems
 }
 
@@ -51,6 +66,8 @@ fn hash(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const FOLDER: &str = FOLDERS[0];
+
     fn file(name: &str, text: &str) -> File {
         File { path: format!("{FOLDER}{name}"), text: text.to_owned() }
     }
@@ -59,15 +76,16 @@ mod tests {
     fn a_migration_that_changes_is_told() {
         let list = format!("{}  0001_a.sql\n", hash("create table a"));
         let kept = [file("0001_a.sql", "create table a"), file(LIST, &list)];
-        assert_eq!(problems(&kept), [] as [&str; 0]);
-        let changed = problems(&[file("0001_a.sql", "create table b"), file(LIST, &list)]);
+        assert_eq!(problems_in(FOLDER, &kept), [] as [&str; 0]);
+        let changed = problems_in(FOLDER, &[file("0001_a.sql", "create table b"), file(LIST, &list)]);
         assert!(changed.len() == 1 && changed[0].contains("0001_a.sql: it is another"), "{changed:?}");
-        let unlisted = problems(&[file("0001_a.sql", "create table a"), file("0003_b.sql", "x"), file(LIST, &list)]);
+        let unlisted =
+            problems_in(FOLDER, &[file("0001_a.sql", "create table a"), file("0003_b.sql", "x"), file(LIST, &list)]);
         assert!(
             unlisted.len() == 2 && unlisted[0].contains("without a gap") && unlisted[1].contains("add `"),
             "{unlisted:?}"
         );
-        let gone = problems(&[file(LIST, &list)]);
+        let gone = problems_in(FOLDER, &[file(LIST, &list)]);
         assert!(gone.len() == 1 && gone[0].contains("gone"), "{gone:?}");
     }
 

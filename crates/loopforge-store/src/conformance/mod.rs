@@ -5,6 +5,7 @@
 
 pub mod appends;
 pub mod care;
+pub mod due;
 pub mod effects;
 pub mod leases;
 pub mod reads;

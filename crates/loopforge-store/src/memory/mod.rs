@@ -138,6 +138,36 @@ impl Content {
         }
     }
 
+    fn create(&mut self, new: NewRun, status: RunStatus) -> Result<(), StoreError> {
+        if self.runs.contains_key(&new.id) {
+            return Err(StoreError::Exists(new.id));
+        }
+        derive::check_sequence(Seq(0), &new.records)?;
+        self.check_blobs(&new.records, &new.blobs)?;
+        let task = ContentHash::of(&new.task);
+        let mut run = Run::new(RunInfo {
+            id: new.id,
+            name: new.name,
+            task,
+            workspace: new.workspace,
+            base: new.base,
+            status,
+            head: Seq(0),
+            steps: 0,
+            created_at: new.at,
+            updated_at: new.at,
+            wake_at: None,
+            owner: None,
+        });
+        let changes = draft(new.id, &run.effects, &self.tokens, &new.records)?;
+        run.effects.accept(changes, &mut self.tokens, new.id);
+        run.push(new.records);
+        self.tasks.insert(task, new.task);
+        self.add_blobs(&new.blobs);
+        self.runs.insert(new.id, run);
+        Ok(())
+    }
+
     fn add_blobs(&mut self, blobs: &[Blob]) {
         for blob in blobs {
             self.blobs.entry(blob.reference.hash).or_insert_with(|| Arc::clone(&blob.bytes));
@@ -200,6 +230,19 @@ impl Run {
         self.checkpoints.insert(checkpoint.seq, checkpoint);
         while self.checkpoints.len() > CHECKPOINTS_KEPT {
             self.checkpoints.pop_first();
+        }
+    }
+
+    fn is_held(&self, now: Timestamp) -> bool {
+        self.held.as_ref().is_some_and(|held| held.until > now)
+    }
+
+    /// From when on a worker may claim it, but for leases.
+    fn ready_at(&self) -> Option<Timestamp> {
+        match self.info.status {
+            RunStatus::Queued | RunStatus::Running => Some(self.info.updated_at),
+            RunStatus::Waiting => self.info.wake_at,
+            RunStatus::Paused | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => None,
         }
     }
 
@@ -273,37 +316,49 @@ fn up_to(versions: &[StateVersion], at: Option<Seq>) -> impl Iterator<Item = Sta
 #[async_trait]
 impl Store for MemoryStore {
     async fn create_run(&self, new: NewRun, worker: &Worker) -> Result<Lease, StoreError> {
+        let (now, id) = (self.clock.now(), new.id);
+        let mut content = self.content();
+        content.create(new, RunStatus::Running)?;
+        Ok(content.run_mut(id)?.give_lease(worker, now))
+    }
+
+    async fn queue_run(&self, run: NewRun) -> Result<(), StoreError> {
+        self.content().create(run, RunStatus::Queued)
+    }
+
+    async fn claim_due(&self, worker: &Worker, limit: usize, except: &[RunId]) -> Result<Vec<Lease>, StoreError> {
         let now = self.clock.now();
-        let mut guard = self.content();
-        let content = &mut *guard;
-        if content.runs.contains_key(&new.id) {
-            return Err(StoreError::Exists(new.id));
+        let mut content = self.content();
+        let mut due: Vec<(Timestamp, RunId)> = content
+            .runs
+            .values()
+            .filter(|run| !run.is_held(now) && !except.contains(&run.info.id))
+            .filter_map(|run| Some((run.ready_at()?, run.info.id)))
+            .filter(|(ready, _)| *ready <= now)
+            .collect();
+        due.sort_unstable();
+        due.truncate(limit);
+        due.into_iter().map(|(_, run)| Ok(content.run_mut(run)?.give_lease(worker, now))).collect()
+    }
+
+    async fn beat(&self, worker: &Worker) -> Result<Timestamp, StoreError> {
+        let until = self.clock.now().after(worker.lease_ttl);
+        let mut content = self.content();
+        for run in content.runs.values_mut() {
+            if let Some(held) = run.held.as_mut().filter(|held| held.worker == worker.id) {
+                held.until = held.until.max(until);
+            }
         }
-        derive::check_sequence(Seq(0), &new.records)?;
-        content.check_blobs(&new.records, &new.blobs)?;
-        let task = ContentHash::of(&new.task);
-        let mut run = Run::new(RunInfo {
-            id: new.id,
-            name: new.name,
-            task,
-            workspace: new.workspace,
-            base: new.base,
-            status: RunStatus::Running,
-            head: Seq(0),
-            steps: 0,
-            created_at: new.at,
-            updated_at: new.at,
-            wake_at: None,
-            owner: None,
-        });
-        let changes = draft(new.id, &run.effects, &content.tokens, &new.records)?;
-        run.effects.accept(changes, &mut content.tokens, new.id);
-        run.push(new.records);
-        let lease = run.give_lease(worker, now);
-        content.tasks.insert(task, new.task);
-        content.add_blobs(&new.blobs);
-        content.runs.insert(new.id, run);
-        Ok(lease)
+        Ok(until)
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        let content = self.content();
+        let due = |run: &Run| {
+            let ready = run.ready_at()?;
+            Some(run.held.as_ref().map_or(ready, |held| held.until))
+        };
+        Ok(content.runs.values().filter_map(due).min())
     }
 
     async fn claim_run(&self, run: RunId, worker: &Worker) -> Result<Lease, StoreError> {

@@ -239,15 +239,21 @@ fn append_inside(connection: &Connection, head: &Head, batch: &Batch, now: Times
     Ok(Appended::Written)
 }
 
-/// Stores a new run with its first records. Its lease is claimed afterwards, in the same transaction.
-pub(crate) fn create(connection: &Connection, run: &NewRun, task: &Content, batch: &Batch) -> Result<(), Failed> {
+/// Stores a new run with its first records. Its lease, if it gets one, is claimed afterwards, in the same transaction.
+pub(crate) fn create(
+    connection: &Connection,
+    run: &NewRun,
+    status: RunStatus,
+    task: &Content,
+    batch: &Batch,
+) -> Result<(), Failed> {
     let exists = connection.prepare_cached("select 1 from run where id = ?1")?.exists([run.id.0.as_bytes()])?;
     if exists {
         return Err(Failed::Refused(StoreError::Exists(run.id)));
     }
     batch.check_needed(connection)?;
     connection.prepare_cached("savepoint append")?.execute([])?;
-    let result = create_inside(connection, run, task, batch);
+    let result = create_inside(connection, run, status, task, batch);
     if matches!(result, Err(Failed::Refused(_))) {
         connection.prepare_cached("rollback to append")?.execute([])?;
     }
@@ -257,7 +263,13 @@ pub(crate) fn create(connection: &Connection, run: &NewRun, task: &Content, batc
     result
 }
 
-fn create_inside(connection: &Connection, run: &NewRun, task: &Content, batch: &Batch) -> Result<(), Failed> {
+fn create_inside(
+    connection: &Connection,
+    run: &NewRun,
+    status: RunStatus,
+    task: &Content,
+    batch: &Batch,
+) -> Result<(), Failed> {
     connection
         .prepare_cached(
             "insert into task (hash, size, codec, content) values (?1, ?2, ?3, ?4) on conflict (hash) do nothing",
@@ -274,7 +286,7 @@ fn create_inside(connection: &Connection, run: &NewRun, task: &Content, batch: &
             task.hash,
             run.workspace,
             run.base,
-            RunStatus::Running.name(),
+            status.name(),
             batch.records.last().map_or(0, |row| row.seq),
             run.at.0,
         ])?;

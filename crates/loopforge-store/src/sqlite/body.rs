@@ -132,7 +132,8 @@ impl Unreadable {
     }
 }
 
-fn decode(
+/// The record of a row in a format that is known; the error says what is wrong with it.
+pub(crate) fn decode(
     seq: i64,
     id: &[u8],
     at: i64,

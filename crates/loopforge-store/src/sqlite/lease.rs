@@ -3,6 +3,7 @@
 use loopforge_core::id::{LeaseId, RunId, Seq};
 use loopforge_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
+use uuid::Uuid;
 
 use super::body::{signed, unsigned};
 use super::error::Failed;
@@ -51,6 +52,71 @@ pub(crate) fn claim(
         })
         .optional()?;
     Err(Failed::Refused(held.unwrap_or(StoreError::NoRun(run))))
+}
+
+/// What makes a run due, but for leases: `?1` is the time.
+const READY: &str = "(status in ('queued', 'running') or (status = 'waiting' and wake_at <= ?1))";
+
+/// Runs that are due, those that have waited longest first.
+pub(crate) fn due(
+    connection: &Connection,
+    limit: usize,
+    except: &[RunId],
+    now: Timestamp,
+) -> Result<Vec<RunId>, Failed> {
+    let mut select = connection.prepare_cached(&format!(
+        "select id from run where (lease_id is null or lease_until <= ?1) and {READY} \
+         order by coalesce(wake_at, updated_at), key"
+    ))?;
+    let mut rows = select.query([now.0])?;
+    let mut runs = Vec::new();
+    while runs.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        let run = RunId(Uuid::from_bytes(row.get(0)?));
+        if !except.contains(&run) {
+            runs.push(run);
+        }
+    }
+    Ok(runs)
+}
+
+/// Claims a run unless it isn't due any more.
+pub(crate) fn claim_if_due(
+    connection: &Connection,
+    run: RunId,
+    worker: &Worker,
+    id: LeaseId,
+    now: Timestamp,
+) -> Result<Option<Lease>, Failed> {
+    let still = connection
+        .prepare_cached(&format!(
+            "select 1 from run where id = ?2 and (lease_id is null or lease_until <= ?1) and {READY}"
+        ))?
+        .exists(params![now.0, run.0.as_bytes()])?;
+    if still { claim(connection, run, worker, id, now).map(Some) } else { Ok(None) }
+}
+
+/// Extends all leases of a worker.
+pub(crate) fn beat(connection: &Connection, worker_id: &str, until: Timestamp) -> Result<(), Failed> {
+    connection
+        .prepare_cached(
+            "update run set lease_until = max(lease_until, ?2) where worker_id = ?1 and lease_id is not null",
+        )?
+        .execute(params![worker_id, until.0])?;
+    Ok(())
+}
+
+/// When the next run is due, if nothing happens until then.
+pub(crate) fn next_due(connection: &Connection) -> Result<Option<Timestamp>, Failed> {
+    let due: Option<i64> = connection
+        .prepare_cached(
+            "select min(case when lease_id is not null then lease_until \
+                 when status = 'waiting' then wake_at else updated_at end) \
+             from run where status in ('queued', 'running') or (status = 'waiting' and wake_at is not null)",
+        )?
+        .query_row([], |row| row.get(0))?;
+    Ok(due.map(Timestamp))
 }
 
 pub(crate) fn renew(connection: &Connection, lease: &Lease, until: Timestamp) -> Result<(), Failed> {

@@ -17,10 +17,10 @@
 //! MiB), after the answers. 500 runs at once share each flush among about a hundred steps.
 
 mod append;
-mod body;
+pub(crate) mod body;
 mod check;
 mod checkpoint;
-mod content;
+pub(crate) mod content;
 mod error;
 mod identity;
 mod import;
@@ -44,7 +44,7 @@ use async_trait::async_trait;
 use loopforge_core::expression::StateValue;
 use loopforge_core::id::{ContentHash, LeaseId, RunId, Seq, StepNo};
 use loopforge_core::payload::BlobRef;
-use loopforge_core::record::Record;
+use loopforge_core::record::{Record, RunStatus};
 use loopforge_core::time::Timestamp;
 use uuid::Uuid;
 
@@ -158,10 +158,51 @@ impl Store for SqliteStore {
         let task = Content::of(&run.task);
         let (worker, id, clock) = (worker.clone(), LeaseId(Uuid::new_v4()), self.0.clock.clone());
         self.write(true, move |connection| {
-            append::create(connection, &run, &task, &batch)?;
+            append::create(connection, &run, RunStatus::Running, &task, &batch)?;
             lease::claim(connection, run.id, &worker, id, clock.now())
         })
         .await
+    }
+
+    async fn queue_run(&self, mut run: NewRun) -> Result<(), StoreError> {
+        let batch = Batch::new(Seq(0), std::mem::take(&mut run.records), &run.blobs)?;
+        let task = Content::of(&run.task);
+        self.write(true, move |connection| append::create(connection, &run, RunStatus::Queued, &task, &batch)).await
+    }
+
+    async fn claim_due(&self, worker: &Worker, limit: usize, except: &[RunId]) -> Result<Vec<Lease>, StoreError> {
+        let (worker, except, clock) = (worker.clone(), except.to_vec(), self.0.clock.clone());
+        // Looked for beside the writer, so that workers that find nothing hold nobody up.
+        let now = clock.now();
+        let due = self.read(move |connection| lease::due(connection, limit, &except, now)).await?;
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.write(true, move |connection| {
+            let mut leases = Vec::new();
+            for run in &due {
+                match lease::claim_if_due(connection, *run, &worker, LeaseId(Uuid::new_v4()), clock.now())? {
+                    Some(lease) => leases.push(lease),
+                    // Another worker was quicker.
+                    None => continue,
+                }
+            }
+            Ok(leases)
+        })
+        .await
+    }
+
+    async fn beat(&self, worker: &Worker) -> Result<Timestamp, StoreError> {
+        let (worker, clock) = (worker.clone(), self.0.clock.clone());
+        self.write(false, move |connection| {
+            let until = clock.now().after(worker.lease_ttl);
+            lease::beat(connection, &worker.id, until).map(|()| until)
+        })
+        .await
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.read(lease::next_due).await
     }
 
     async fn claim_run(&self, run: RunId, worker: &Worker) -> Result<Lease, StoreError> {

@@ -116,6 +116,22 @@ impl<S: Store> Store for Faulty<S> {
         self.write(self.inner.claim_run(run, worker)).await
     }
 
+    async fn queue_run(&self, run: NewRun) -> Result<(), StoreError> {
+        self.write(self.inner.queue_run(run)).await
+    }
+
+    async fn claim_due(&self, worker: &Worker, limit: usize, except: &[RunId]) -> Result<Vec<Lease>, StoreError> {
+        self.write(self.inner.claim_due(worker, limit, except)).await
+    }
+
+    async fn beat(&self, worker: &Worker) -> Result<Timestamp, StoreError> {
+        self.write(self.inner.beat(worker)).await
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.inner.next_due().await
+    }
+
     async fn renew_lease(&self, lease: &Lease, ttl: Duration) -> Result<Timestamp, StoreError> {
         self.write(self.inner.renew_lease(lease, ttl)).await
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use loopforge_store::Store;
-use loopforge_store::conformance::{appends, care, effects, leases, reads, state};
+use loopforge_store::conformance::{appends, care, due, effects, leases, reads, state};
 use loopforge_store::memory::MemoryStore;
+use loopforge_store::postgres::{self, PostgresStore};
 use loopforge_store::sqlite::{Options, SqliteStore};
 use loopforge_store::testing::ManualClock;
 use loopforge_store::testing::samples::NOON;
@@ -31,6 +32,14 @@ fn sqlite() -> Backend {
     Backend { store: Arc::new(store), clock, _folder: Some(folder) }
 }
 
+fn postgres() -> Backend {
+    let clock = ManualClock::new(NOON);
+    let mut options = postgres::Options::default();
+    options.clock = Some(clock.clock());
+    let store = PostgresStore::new_with(&loopforge_testing::postgres::place(), options).unwrap();
+    Backend { store: Arc::new(store), clock, _folder: None }
+}
+
 macro_rules! contract {
     ($($clause:ident |$backend:ident| $call:expr;)*) => {
         mod memory_keeps {
@@ -46,6 +55,14 @@ macro_rules! contract {
             $(#[tokio::test]
             async fn $clause() {
                 let $backend = super::sqlite();
+                $call.await;
+            })*
+        }
+        mod postgres_keeps {
+            use super::*;
+            $(#[tokio::test]
+            async fn $clause() {
+                let $backend = super::postgres();
                 $call.await;
             })*
         }
@@ -68,6 +85,12 @@ contract! {
     lease_claimed_again |backend| leases::claimed_again(&*backend.store);
     lease_taken_over |backend| leases::taken_over(&*backend.store, &backend.clock);
     lease_renewed |backend| leases::renewed(&*backend.store, &backend.clock);
+    due |backend| due::due(&*backend.store, &backend.clock);
+    due_to_many |backend| due::shared_out(Arc::clone(&backend.store));
+    due_but_for |backend| due::exceptions(&*backend.store);
+    queueing |backend| due::queueing(&*backend.store);
+    heartbeat |backend| due::heartbeat(&*backend.store, &backend.clock);
+    next_due |backend| due::next(&*backend.store, &backend.clock);
     lease_released |backend| leases::released(&*backend.store);
     lease_voided |backend| leases::voided(&*backend.store);
     lease_workers_before |backend| leases::workers_before(&*backend.store, &backend.clock);
