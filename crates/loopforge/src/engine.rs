@@ -120,8 +120,12 @@ impl Engine {
     /// Creates a run. After `Ok` it is in the archive and survives anything; [`Run::drive`] carries it out.
     ///
     /// # Errors
-    /// [`EngineError::Io`] when its folder can't be made, [`EngineError::Store`].
+    /// [`EngineError::Invalid`] when a model of the task can't be asked as things are (a key is missing), [`EngineError::Io`] when its
+    /// folder can't be made, [`EngineError::Store`]. Nothing was created.
     pub async fn start(&self, prepared: Arc<Prepared>, start: Start) -> Result<Run, EngineError> {
+        if let [problem, ..] = prepared.models.problems() {
+            return Err(EngineError::Invalid(problem.clone()));
+        }
         let id = RunId(Uuid::now_v7());
         let workspace = self.options.workspaces.join(id.to_string());
         std::fs::create_dir_all(&workspace).map_err(|source| EngineError::Io {

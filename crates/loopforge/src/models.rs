@@ -4,16 +4,18 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use loopforge_core::model::{ErrorKind, ModelError, Request};
 use loopforge_core::task::{ModelSpec, Task};
-use loopforge_models::Model;
+use loopforge_models::{Answer, CallContext, Description, Exchange, Model, Setup};
 
-use crate::error::EngineError;
 use crate::gateway::Registry;
 
 /// The models of a task in the order in which they are asked. Empty for a task that needs none.
 #[derive(Default)]
 pub struct Models {
     chain: Vec<Arc<dyn Model>>,
+    problems: Vec<String>,
 }
 
 impl fmt::Debug for Models {
@@ -25,18 +27,40 @@ impl fmt::Debug for Models {
 impl Models {
     /// Sets the models of a task up. Nothing is sent.
     ///
-    /// # Errors
-    /// [`EngineError::Invalid`], naming the model and what is wrong with it.
-    pub fn build(task: &Task, registry: &Registry, base: &Path) -> Result<Self, EngineError> {
-        let Some(spec) = &task.model else { return Ok(Self::default()) };
-        let chain = spec.chain().map(|name| one(name, spec, registry, base)).collect::<Result<_, _>>()?;
-        Ok(Self { chain })
+    /// A model that can't be set up is no error here, so that runs can be looked at and answered without its key: see
+    /// [`Self::problems`]. Asked all the same, it says what is wrong, and the run pauses.
+    #[must_use]
+    pub fn build(task: &Task, registry: &Registry, base: &Path) -> Self {
+        let mut models = Self::default();
+        for (position, name) in task.model.iter().flat_map(ModelSpec::chain).enumerate() {
+            let Some(spec) = &task.model else { break };
+            let model = match registry.model(name) {
+                Some(own) => Ok(Arc::clone(own)),
+                None => loopforge_models::build(&setup(name, spec, position == 0), base),
+            };
+            models.chain.push(model.unwrap_or_else(|error| {
+                models.problems.push(error.to_string());
+                Arc::new(Unset::new(name, error.to_string()))
+            }));
+        }
+        models
+    }
+
+    /// What keeps models from being asked, a sentence each with the remedy.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
     }
 
     /// The model at a position of the chain; the last one for all after it.
     #[must_use]
     pub fn at(&self, position: u32) -> Option<&Arc<dyn Model>> {
         self.chain.get(position as usize).or(self.chain.last())
+    }
+
+    /// The models, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Model>> {
+        self.chain.iter()
     }
 
     /// How many there are.
@@ -52,9 +76,48 @@ impl Models {
     }
 }
 
-fn one(name: &str, _spec: &ModelSpec, registry: &Registry, _base: &Path) -> Result<Arc<dyn Model>, EngineError> {
-    if let Some(own) = registry.model(name) {
-        return Ok(Arc::clone(own));
+/// The address and key of the task belong to its first model, and to those of the same provider.
+fn setup(name: &str, spec: &ModelSpec, first: bool) -> Setup {
+    let provider = |name: &str| name.split('/').next().map(str::to_owned);
+    let own = first || provider(name) == provider(&spec.name);
+    Setup {
+        base_url: spec.base_url.clone().filter(|_| own),
+        api_key_env: spec.api_key_env.clone().filter(|_| own),
+        context_window: spec.context_window.filter(|_| first),
+        ..Setup::named(name)
     }
-    Err(EngineError::Invalid(format!("model `{name}`: there is no such provider")))
+}
+
+/// A model that can't be asked as things are.
+#[derive(Debug)]
+struct Unset {
+    description: Description,
+    problem: String,
+}
+
+impl Unset {
+    fn new(name: &str, problem: String) -> Self {
+        let (provider, model) = name.split_once('/').unwrap_or((name, ""));
+        let description = Description {
+            name: name.to_owned(),
+            provider: provider.to_owned(),
+            model: model.to_owned(),
+            context_window: None,
+            max_output_tokens: None,
+            address: String::new(),
+        };
+        Self { description, problem }
+    }
+}
+
+#[async_trait]
+impl Model for Unset {
+    fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    async fn call(&self, _request: &Request, _context: &CallContext) -> Answer {
+        let error = ModelError::new(ErrorKind::NotConfigured, self.problem.clone());
+        Answer { result: Err(error), exchange: Exchange::default() }
+    }
 }

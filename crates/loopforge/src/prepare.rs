@@ -76,7 +76,7 @@ impl Prepared {
 
     fn finish(task: Task, source: Vec<u8>, base: &Path, registry: &Registry) -> Result<Arc<Self>, EngineError> {
         let toolbox = Toolbox::build(&task, registry)?;
-        let models = Models::build(&task, registry, base)?;
+        let models = Models::build(&task, registry, base);
         let hash = ContentHash::of(&source);
         Ok(Arc::new(Self { task, source, hash, base: base.to_owned(), toolbox, models }))
     }

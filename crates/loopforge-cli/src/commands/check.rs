@@ -30,6 +30,10 @@ impl Check {
         let prepared = Prepared::from_file(&self.file, &Registry::default())?;
         let inputs = inputs::read(&prepared.task, &prepared.base, &self.file.display().to_string(), &self.inputs)?;
         let task = &prepared.task;
+        if let [problem, ..] = prepared.models.problems() {
+            return Err(loopforge::EngineError::Invalid(problem.clone()).into());
+        }
+        let models: Vec<&str> = prepared.models.iter().map(|model| model.describe().name.as_str()).collect();
         if context.json {
             let tools: serde_json::Map<String, serde_json::Value> = prepared
                 .toolbox
@@ -43,7 +47,9 @@ impl Check {
             let hash = prepared.hash.to_string();
             crate::tell!(
                 "{}",
-                json!({ "ok": true, "name": task.name, "hash": hash, "subgoals": subgoals, "tools": tools })
+                json!({
+                    "ok": true, "name": task.name, "hash": hash, "models": models, "subgoals": subgoals, "tools": tools
+                })
             );
             return Ok(Exit::Success);
         }
@@ -55,6 +61,11 @@ impl Check {
                 other => other.to_string(),
             };
             crate::tell!("  input    {name}: {}", crate::text::line(&size, 60));
+        }
+        for model in prepared.models.iter() {
+            let known = model.describe();
+            let address = if known.address.is_empty() { "on this machine" } else { &known.address };
+            crate::tell!("  model    {}: {address}", known.name);
         }
         for (name, tool) in prepared.toolbox.iter() {
             let care = match (tool.contract.effect, tool.contract.idempotent, &tool.status) {
@@ -75,7 +86,12 @@ impl Check {
                 .as_ref()
                 .map(|each| format!(", for each {} of {} ({} at once)", each.name, each.list, each.parallel))
                 .unwrap_or_default();
-            crate::tell!("  subgoal  {}: {} entries{each}{needs}", subgoal.id, subgoal.steps.len());
+            let work = if subgoal.is_agent() {
+                "a model decides".to_owned()
+            } else {
+                format!("{} entries", subgoal.steps.len())
+            };
+            crate::tell!("  subgoal  {}: {work}{each}{needs}", subgoal.id);
         }
         for rule in &task.evaluator.criteria {
             crate::tell!("  holds    {rule}");

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod agent;
 mod ahead;
 mod bench;
 mod places;

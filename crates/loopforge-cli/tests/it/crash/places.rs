@@ -6,7 +6,7 @@ use super::bench::{Bench, Summary};
 use super::{WRITTEN, writes};
 
 /// Places of one process, in order. The next one of a record depends on where the process was killed.
-fn for_each_place(mut try_at: impl FnMut(&str) -> Option<u64>) -> usize {
+pub(super) fn for_each_place(mut try_at: impl FnMut(&str) -> Option<u64>) -> usize {
     let mut places = 0;
     // Several records go in one append: after a kill, the next boundary is behind the last record that is there.
     let mut next = 1;
