@@ -20,6 +20,7 @@ mod killpoint;
 mod life;
 pub mod models;
 mod prepare;
+pub mod prompts;
 pub mod retention;
 mod set_state;
 pub mod transfer;

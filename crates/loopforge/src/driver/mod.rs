@@ -36,6 +36,7 @@ use crate::journal::{Journal, Position};
 use crate::prepare::Prepared;
 
 pub use report::{OpenQuestion, Report};
+pub(crate) use think::schemas;
 
 /// How long a cancelled write is waited for when its owner leaves. Commands are killed well within it.
 const LAST_WRITES: Duration = Duration::from_secs(5);

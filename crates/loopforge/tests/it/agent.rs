@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use loopforge_core::id::StepNo;
 use loopforge_core::model::{ErrorKind, ModelError, Role, StopReason};
 use loopforge_core::record::{Event, Route, RunOutcome, RunStatus, SubgoalOutcome};
 use loopforge_core::tool::{Code, ToolResult};
@@ -74,6 +75,32 @@ async fn what_was_sent_stays_the_beginning_of_what_is_sent_next() {
         };
         assert_eq!(texts(&pair[0].messages[..kept]), texts(&pair[1].messages[..kept]));
     }
+}
+
+#[tokio::test]
+async fn the_prompt_of_every_step_can_be_made_again_byte_for_byte() {
+    let look = Scripted::read(|asked| async move {
+        ToolResult::success(json!({ "page": asked.number, "text": "价格 399元 ".repeat(400) }))
+    });
+    let model = Thinker::new(|number, _| {
+        Ok(match number {
+            1..=8 => calls(&[("look", json!({ "page": number })), ("nothing", json!({}))]),
+            9 => finish("about 400"),
+            _ => calls(&[("set_state", json!({ "key": "price", "value": 399 }))]),
+        })
+    });
+    let task = TASK.replace("model: test/thinker", "model: { use: test/thinker, context_budget: 9000 }");
+    let bench = bench(&task, &model).tool("look", &look).tool("send", &Scripted::write_echo());
+    let story = bench.run().await;
+    assert_eq!(story.report.outcome, Some(RunOutcome::Succeeded));
+    let sent = model.prompts();
+    for (step, sent) in (1..).zip(&sent) {
+        let shown = bench.engine().prompts(story.report.run, StepNo(step)).await.unwrap();
+        assert_eq!(shown.len(), 1, "step {step}");
+        assert!(shown[0].exact, "step {step}");
+        assert_eq!(&shown[0].prompt.request, sent, "step {step}");
+    }
+    assert!(sent.len() == 10 && bench.engine().prompts(story.report.run, StepNo(11)).await.unwrap().is_empty());
 }
 
 #[tokio::test]

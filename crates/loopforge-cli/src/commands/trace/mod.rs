@@ -1,5 +1,6 @@
 //! `loopforge trace RUN [STEP]`
 
+mod prompt;
 mod step;
 
 use std::io::Write;
@@ -35,6 +36,9 @@ pub struct Trace {
     /// Values as a whole, however long
     #[arg(long)]
     pub full: bool,
+    /// What the model was shown at the step, made again from the archive, byte for byte
+    #[arg(long)]
+    pub prompt: bool,
 }
 
 impl Trace {
@@ -48,6 +52,14 @@ impl Trace {
         let id = context.find_run(store.as_ref(), run).await?;
         let info = context.present(store.run(id).await?).0;
         let mut out = Output::new();
+        if let Some(step) = step
+            && self.prompt
+        {
+            let engine = loopforge::Engine::new(store, loopforge::Options::new(std::path::PathBuf::new()));
+            prompt::show(context, &engine, id, StepNo(step), &mut out).await?;
+            out.finish()?;
+            return Ok(Exit::Success);
+        }
         if let Some(step) = step {
             step::show(context, store.as_ref(), &info, StepNo(step), self.full, &mut out).await?;
             out.finish()?;
@@ -92,6 +104,9 @@ impl Trace {
             (run, _) => (run.as_deref(), self.step),
         };
         match place {
+            (_, None) if self.prompt => Err(CliError::usage(
+                "`--prompt` shows what a model was given at a step: give its number, `trace RUN STEP --prompt`",
+            )),
             (_, None) if self.full => {
                 Err(CliError::usage("`--full` shows a step as a whole: give its number, `trace RUN STEP --full`"))
             }
