@@ -2,6 +2,8 @@
 
 mod bench;
 mod check;
+mod judges;
+mod real_model;
 mod shell;
 mod test;
 mod tidy;
@@ -26,6 +28,10 @@ enum Command {
     Test(test::Test),
     /// Measures what LoopForge promises about speed and size, as ratios in one run
     Bench(bench::Bench),
+    /// Installs the servers against which the adapters of models are tested, and prints where; `test` does it by itself
+    Judges(judges::Judges),
+    /// Fetches a small language model and its server (1.2 GB), and checks the adapters of models against it
+    RealModel(real_model::RealModel),
     /// The part of `check` that needs no compiler: structure, sources, documents, migrations
     Tidy,
 }
@@ -35,6 +41,8 @@ fn main() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Test(test) => test.run(),
         Command::Bench(bench) => bench.run(),
+        Command::Judges(judges) => judges.run(),
+        Command::RealModel(real) => real.run(),
         Command::Tidy => tidy::run(),
     };
     match result {

@@ -23,6 +23,13 @@ pub(crate) fn cargo() -> Result<Command> {
     Ok(command)
 }
 
+/// The folder of build results, whatever decides it.
+pub(crate) fn target() -> Result<PathBuf> {
+    let text = output(cargo()?.args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&text).context("cargo metadata is no JSON")?;
+    metadata["target_directory"].as_str().map(PathBuf::from).context("cargo metadata names no target folder")
+}
+
 /// Starts a program whose output goes to the terminal; an error unless it succeeds.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let line = line(command);

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use loopforge_testing::postgres::{INSTALL, Programs, Shared, VARIABLE};
 
-use crate::shell;
+use crate::{judges, shell};
 
 /// Process tools are sandboxed with Landlock, which came with this kernel; their tests need it.
 const KERNEL: (u32, u32) = (5, 13);
@@ -30,6 +30,7 @@ impl Test {
         needs()?;
         // Held until the tests have ended: they all use the same server.
         let postgres = postgres()?;
+        let judges = judges::installed()?;
         let nextest = shell::cargo_version("nextest");
         let mut tests = shell::cargo()?;
         match &nextest {
@@ -42,7 +43,7 @@ impl Test {
                 tests.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]).args(&self.filter)
             }
         };
-        tests.env(VARIABLE, postgres.url());
+        tests.env(VARIABLE, postgres.url()).env("LOOPFORGE_JUDGES", judges);
         let ran = shell::run(&mut tests);
         if !self.filter.is_empty() {
             return ran;
@@ -63,6 +64,12 @@ fn needs() -> Result<()> {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     look("a C compiler", shell::version(&compiler, &["--version"]), "install gcc or clang, or set CC");
     look("Python 3", shell::version("python3", &["--version"]), "install python3: tests start scripts as tools");
+    look(
+        "Node.js",
+        shell::version("node", &["--version"]),
+        "install it: a server that judges the adapters of models runs on it",
+    );
+    look("npm", shell::version("npm", &["--version"]), "it comes with Node.js, and installs that server");
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned());
     let (major, minor) = KERNEL;
     look(

@@ -128,12 +128,19 @@ const DEAD_KEY: &[&str] = &[
     "access_denied",
 ];
 
+const FAILED: &[&str] =
+    &["server_error", "api_error", "internal_error", "internal_server_error", "network_error", "bad_gateway"];
+
 fn kind(status: u16, said: &Said, has_wait: bool) -> ErrorKind {
     let words = said.message.to_lowercase();
     for code in &said.codes {
         if let Some(kind) = by_code(code, &words) {
             return kind;
         }
+    }
+    // Of codes that say no more than "failed", the status may say more.
+    if status < 500 && said.codes.iter().any(|code| FAILED.contains(&code.as_str())) {
+        return if is_overflow(&words) { ErrorKind::ContextTooLong } else { ErrorKind::Unavailable };
     }
     match status {
         300..400 => ErrorKind::InvalidRequest,
@@ -230,13 +237,6 @@ fn by_code(code: &str, words: &str) -> Option<ErrorKind> {
         | "unavailable"
         | "insufficient_system_resource" => ErrorKind::Overloaded,
         "timeout_error" => ErrorKind::TimedOut,
-        "server_error" | "api_error" | "internal_error" | "internal_server_error" | "network_error" | "bad_gateway" => {
-            if is_overflow(words) {
-                ErrorKind::ContextTooLong
-            } else {
-                ErrorKind::Unavailable
-            }
-        }
         _ => return None,
     })
 }
@@ -549,6 +549,8 @@ mod tests {
             (503, "<html><head><title>Service Unavailable</title></head></html>", ErrorKind::Overloaded),
             (502, "<html><title>502 Bad Gateway</title></html>", ErrorKind::Unavailable),
             (500, r#"{"error":{"message":"The server had an error","type":"server_error"}}"#, ErrorKind::Unavailable),
+            (529, r#"{"error":{"message":"Service overloaded.","type":"server_error"}}"#, ErrorKind::Overloaded),
+            (200, r#"{"error":{"message":"no","type":"server_error"}}"#, ErrorKind::Unavailable),
             (524, "", ErrorKind::Unavailable),
             (408, "", ErrorKind::TimedOut),
         ] {

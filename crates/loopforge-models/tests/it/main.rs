@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod http;
+mod judges;
 mod raw;
 mod served;

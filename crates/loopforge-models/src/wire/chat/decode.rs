@@ -143,12 +143,9 @@ impl crate::wire::Decoder for Decoder {
 
     fn finish(&mut self) -> Result<Draft, ModelError> {
         let mut draft = std::mem::take(&mut self.draft);
+        // The reason for stopping is no end: what follows it, the use, can be cut off as well.
         if !self.done {
-            // The reason for stopping is an end, too: after it only use is told.
-            match draft.stop {
-                Some(_) => draft.marks.push("the stream ended without `[DONE]`".to_owned()),
-                None => return Err(json::truncated("its stream has no end")),
-            }
+            return Err(json::truncated("its stream has no end"));
         }
         if let Some(value) = std::mem::take(&mut self.reasoning).finish() {
             draft.blocks.push(self.opaque(value));

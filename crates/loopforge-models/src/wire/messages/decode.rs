@@ -204,10 +204,7 @@ impl crate::wire::Decoder for Decoder {
 
     fn finish(&mut self) -> Result<Draft, ModelError> {
         if !self.done {
-            match self.draft.stop {
-                Some(_) => self.draft.marks.push("the stream ended without `message_stop`".to_owned()),
-                None => return Err(json::truncated("its stream has no end")),
-            }
+            return Err(json::truncated("its stream has no end"));
         }
         for part in std::mem::take(&mut self.parts).into_values() {
             let block = self.block(part)?;
