@@ -25,6 +25,8 @@ const MAX_REPLY: usize = 64 << 20;
 const MAX_ERROR: usize = 256 << 10;
 /// How long the end of a connection is waited for after the end of the reply, so that it can be used again.
 const LINGER: Duration = Duration::from_millis(500);
+/// How long a connection is kept for the next call.
+const POOL_IDLE: Duration = Duration::from_secs(30);
 /// The longest header that is kept.
 const MAX_HEADER: usize = 512;
 
@@ -110,7 +112,13 @@ impl Endpoint {
             .retry(reqwest::retry::never())
             // Kept bytes are those of the wire.
             .no_gzip()
-            .connect_timeout(CONNECT_TIMEOUT);
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(POOL_IDLE);
+        if url.scheme() == "http" {
+            // On a kept connection that the server just closed, a request that never arrived looks like one that may be billed (llama.cpp
+            // does that). Without TLS a new one costs next to nothing; with it the connection is HTTP/2 as a rule, which says goodbye.
+            builder = builder.pool_max_idle_per_host(0);
+        }
         if is_loopback(&url) {
             builder = builder.no_proxy();
         }

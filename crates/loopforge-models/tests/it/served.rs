@@ -206,13 +206,3 @@ async fn a_recording_of_each_form_plays_without_the_server() {
         assert_eq!(more.kind, ErrorKind::NoAnswer);
     }
 }
-
-#[tokio::test]
-async fn connections_are_used_again() {
-    let server = serve("rules: [{ reply: [{ say: hello }] }]").await;
-    let model = model("openai", &server);
-    for _ in 0..20 {
-        assert_eq!(model.call(&request("openai", "go"), &context()).await.result.unwrap().text(), "hello");
-    }
-    assert_eq!(server.asked().len(), 20);
-}

@@ -133,7 +133,10 @@ impl crate::wire::Decoder for Decoder {
                 }
             }
             "response.output_item.done" => {
-                if let (Some(place), Some(item)) = (place, json.get("item")) {
+                // Without a place (llama.cpp) it follows the ones before.
+                let next = || self.items.keys().last().map_or(0, |last| last + 1);
+                if let Some(item) = json.get("item") {
+                    let place = place.unwrap_or_else(next);
                     self.items.insert(place, item.clone());
                 }
             }

@@ -71,6 +71,16 @@ fn items_that_only_the_end_has_are_taken_from_there() {
     assert_eq!(read(Api::Responses, document.to_string().as_bytes()).unwrap().blocks, reply.blocks);
 }
 
+#[test]
+fn items_without_a_place_follow_each_other() {
+    let mut events = events(completed(json!([])));
+    for event in &mut events {
+        event.as_object_mut().unwrap().remove("output_index");
+    }
+    let reply = read(Api::Responses, &named(&events)).unwrap();
+    assert_eq!(reply.blocks, [opaque(reasoning()), Block::text("hello"), call("call_1", "x", "{\"n\":1}")]);
+}
+
 /// LLM-11
 #[test]
 fn failures_of_a_stream_are_errors() {
