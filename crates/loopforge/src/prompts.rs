@@ -52,12 +52,12 @@ impl Engine {
                     Event::StepStarted(started) if started.agent => {
                         histories.entry(started.branch).or_insert_with(|| History::new(started.branch));
                     }
-                    Event::ModelCalled(called) if called.step == step => {
+                    Event::ModelCalled(called) if called.step == Some(step) => {
                         let mut values = Values::new(inputs.clone(), true);
                         for (key, value) in self.store.state(id, Some(state.head)).await? {
                             values.load(&key, Some(value));
                         }
-                        if let Some(history) = histories.get(&called.branch)
+                        if let Some(history) = called.branch.and_then(|branch| histories.get(&branch))
                             && let Some(prompt) = self.assemble(&prepared, &state, called, history, &mut values).await?
                         {
                             let exact = prompt.digest == called.prompt.digest;
@@ -85,18 +85,13 @@ impl Engine {
         history: &History,
         values: &mut Values,
     ) -> Result<Option<Prompt>, EngineError> {
-        let Some(branch) = state.branches.get(&called.branch) else { return Ok(None) };
+        let Some((id, branch)) = called.branch.and_then(|id| Some((id, state.branches.get(&id)?))) else {
+            return Ok(None);
+        };
         let tools = schemas(prepared, &prepared.task.subgoals[branch.subgoal]);
         loop {
-            let frame = Frame {
-                task: &prepared.task,
-                state,
-                branch: called.branch,
-                history,
-                tools: &tools,
-                values,
-                model: &called.model,
-            };
+            let frame =
+                Frame { task: &prepared.task, state, branch: id, history, tools: &tools, values, model: &called.model };
             match prompt::assemble(&frame) {
                 Ok(prompt) => return Ok(prompt),
                 Err(NotLoaded::Blob(reference)) => {

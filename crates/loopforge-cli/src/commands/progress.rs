@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use loopforge::{Report, Watcher};
+use loopforge_core::id::StepNo;
 use loopforge_core::record::{Event, OutcomeSource, Record, Route, RunOutcome, RunStatus};
 use loopforge_core::run::SubgoalStatus;
 use loopforge_core::task::Task;
@@ -120,17 +121,16 @@ pub(crate) fn plain(record: &Record) -> Option<String> {
         Event::SubgoalEnded(event) => {
             (SubgoalStatus::Ended(event.outcome).name(), format!("{}: {}", event.subgoal, event.reason))
         }
-        Event::ModelFailed(event) => match (event.retry_at, event.next_model) {
-            (Some(at), None) => {
-                ("model", format!("step {}: {} ({}), again at {at}", event.step, event.error, event.reason))
+        Event::ModelFailed(event) => {
+            let what = format!("{}{} ({})", at_step(event.step), event.error, event.reason);
+            match (event.retry_at, event.next_model) {
+                (Some(at), None) => ("model", format!("{what}, again at {at}")),
+                (Some(_), Some(_)) => ("model", format!("{what}, the next model is asked")),
+                (None, _) => ("model", what),
             }
-            (Some(_), Some(_)) => {
-                ("model", format!("step {}: {} ({}), the next model is asked", event.step, event.error, event.reason))
-            }
-            (None, _) => ("model", format!("step {}: {} ({})", event.step, event.error, event.reason)),
-        },
+        }
         Event::ModelReplied(event) => match &event.says {
-            Some(says) => ("says", format!("step {}: {says}", event.step)),
+            Some(says) => ("says", format!("{}{says}", at_step(event.step))),
             None => return None,
         },
         Event::ActionRefused(event) => {
@@ -176,6 +176,11 @@ pub(crate) fn plain(record: &Record) -> Option<String> {
         | Event::HookSent(_) => return None,
     };
     Some(entry(verb, COLUMN, &text, WIDTH))
+}
+
+/// The step of a model call; nothing where the run as a whole asks.
+fn at_step(step: Option<StepNo>) -> String {
+    step.map(|step| format!("step {step}: ")).unwrap_or_default()
 }
 
 /// How an outcome came about without a call's own answer; none for that.

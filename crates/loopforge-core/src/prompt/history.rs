@@ -61,7 +61,7 @@ impl History {
             Event::StepStarted(event) if event.branch == self.branch => {
                 self.steps.push(Step { step: event.step, reply: None, actions: Vec::new(), notes: Vec::new() });
             }
-            Event::ModelReplied(event) if event.branch == self.branch => {
+            Event::ModelReplied(event) if event.branch == Some(self.branch) => {
                 self.with_last(|step| step.reply = Some(event.blocks.clone()));
             }
             Event::ActionDecided(event) if event.branch == self.branch => {

@@ -449,9 +449,9 @@ impl Event {
     pub const fn step(&self) -> Option<StepNo> {
         match self {
             Self::StepStarted(event) => Some(event.step),
-            Self::ModelCalled(event) => Some(event.step),
-            Self::ModelReplied(event) => Some(event.step),
-            Self::ModelFailed(event) => Some(event.step),
+            Self::ModelCalled(event) => event.step,
+            Self::ModelReplied(event) => event.step,
+            Self::ModelFailed(event) => event.step,
             Self::ActionDecided(event) => Some(event.id.step),
             Self::ActionRefused(event) => Some(event.id.step),
             Self::ActionStarted(event) => Some(event.id.step),

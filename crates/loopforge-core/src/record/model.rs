@@ -13,15 +13,21 @@ use crate::time::Timestamp;
 pub enum Purpose {
     /// The next actions of a branch.
     Act,
+    /// The plan: the subgoals, or what is to become of them after a failure.
+    Plan,
+    /// Whether the goal is reached, once all rules say so.
+    Judge,
 }
 
 /// Of [`super::Event::ModelCalled`]: the intent of a model call. A call may be billed from here on, whatever comes of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelCalled {
-    /// The branch.
-    pub branch: BranchId,
-    /// The step.
-    pub step: StepNo,
+    /// The branch; none when the run as a whole asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchId>,
+    /// The step; none when the run as a whole asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepNo>,
     /// What for.
     pub purpose: Purpose,
     /// Its number among the model calls of this run, from 1. A repeated try has a number of its own.
@@ -57,10 +63,12 @@ fn is_zero(number: &u32) -> bool {
 /// Of [`super::Event::ModelReplied`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelReplied {
-    /// The branch.
-    pub branch: BranchId,
-    /// The step.
-    pub step: StepNo,
+    /// The branch; none when the run as a whole asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchId>,
+    /// The step; none when the run as a whole asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepNo>,
     /// The call's number.
     pub call: u32,
     /// The model that answered, as it names itself.
@@ -94,10 +102,12 @@ pub struct ModelReplied {
 /// Of [`super::Event::ModelFailed`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelFailed {
-    /// The branch.
-    pub branch: BranchId,
-    /// The step.
-    pub step: StepNo,
+    /// The branch; none when the run as a whole asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<BranchId>,
+    /// The step; none when the run as a whole asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepNo>,
     /// The call's number.
     pub call: u32,
     /// How it failed.

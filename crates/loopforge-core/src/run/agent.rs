@@ -109,8 +109,8 @@ impl RunState {
         let mut blobs = Vec::new();
         let blocks = Payload::stow(serde_json::to_value(&reply.blocks).unwrap_or_default(), &mut blobs);
         let event = Event::ModelReplied(ModelReplied {
-            branch: id,
-            step: branch.step,
+            branch: Some(id),
+            step: Some(branch.step),
             call: replied.call,
             model: reply.model.clone(),
             marks: reply.marks.clone(),
@@ -256,8 +256,8 @@ impl RunState {
             _ => (None, None),
         };
         Some(ModelFailed {
-            branch: id,
-            step: branch.step,
+            branch: Some(id),
+            step: Some(branch.step),
             call,
             error: error.kind,
             reason: error.message.clone(),

@@ -342,7 +342,8 @@ impl RunState {
 
     fn model_called(&mut self, event: &ModelCalled) -> Result<(), String> {
         let next = self.models.calls.saturating_add(1);
-        let branch = self.branch_in(event.branch, "model_called")?;
+        let id = event.branch.ok_or("only branches ask models")?;
+        let branch = self.branch_in(id, "model_called")?;
         if branch.agent.as_ref().is_none_or(|agent| agent.replied) {
             return Err("no model is to be asked there".to_owned());
         }
@@ -358,7 +359,8 @@ impl RunState {
     }
 
     fn model_replied(&mut self, event: &ModelReplied) -> Result<(), String> {
-        let agent = self.thinking(event.branch, event.call, "model_replied")?;
+        let id = event.branch.ok_or("only branches ask models")?;
+        let agent = self.thinking(id, event.call, "model_replied")?;
         agent.replied = true;
         agent.model_failures = 0;
         if event.calls == 0 {
@@ -374,12 +376,13 @@ impl RunState {
             Some(cost) => self.models.cost += cost,
             None => self.models.unpriced += 1,
         }
-        self.branch(event.branch)?.phase = Phase::Deciding;
+        self.branch(id)?.phase = Phase::Deciding;
         Ok(())
     }
 
     fn model_failed(&mut self, event: &ModelFailed) -> Result<(), String> {
-        let agent = self.thinking(event.branch, event.call, "model_failed")?;
+        let id = event.branch.ok_or("only branches ask models")?;
+        let agent = self.thinking(id, event.call, "model_failed")?;
         agent.model_failures += 1;
         agent.model = event.next_model.unwrap_or(agent.model);
         self.models.failures += 1;
@@ -387,7 +390,7 @@ impl RunState {
             self.models.usage = self.models.usage.plus(usage);
             self.models.unpriced += 1;
         }
-        let branch = self.branch(event.branch)?;
+        let branch = self.branch(id)?;
         // The next prompt may fare better: it says what happened, and on another way it is short.
         if let (None, ErrorKind::Refused | ErrorKind::ContextTooLong, Some(agent)) =
             (event.retry_at, event.error, &mut branch.agent)

@@ -54,8 +54,8 @@ impl Run {
         };
         let call = self.state.models.calls.saturating_add(1);
         let called = ModelCalled {
-            branch,
-            step: self.state.branches[&branch].step,
+            branch: Some(branch),
+            step: Some(self.state.branches[&branch].step),
             purpose: Purpose::Act,
             call,
             model: name,

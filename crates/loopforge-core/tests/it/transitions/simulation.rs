@@ -218,8 +218,8 @@ impl Simulation {
     fn think(&mut self, branch: BranchId) {
         let call = self.state.models.calls + 1;
         self.archive(Event::ModelCalled(ModelCalled {
-            branch,
-            step: self.state.branches[&branch].step,
+            branch: Some(branch),
+            step: Some(self.state.branches[&branch].step),
             purpose: Purpose::Act,
             call,
             model: "test/thinker".to_owned(),

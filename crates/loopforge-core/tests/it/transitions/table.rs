@@ -13,9 +13,9 @@ use super::simulation::{Dice, Simulation, task};
 fn branch_of(event: &Event) -> Option<BranchId> {
     match event {
         Event::StepStarted(event) => Some(event.branch),
-        Event::ModelCalled(event) => Some(event.branch),
-        Event::ModelReplied(event) => Some(event.branch),
-        Event::ModelFailed(event) => Some(event.branch),
+        Event::ModelCalled(event) => event.branch,
+        Event::ModelReplied(event) => event.branch,
+        Event::ModelFailed(event) => event.branch,
         Event::ActionDecided(event) => Some(event.branch),
         Event::StateSaved(event) => event.branch,
         Event::WaitStarted(event) => Some(event.branch),
