@@ -142,6 +142,15 @@ impl From<EngineError> for CliError {
             EngineError::Io { .. } => Self::new(Exit::Environment, message),
             EngineError::Archive { .. } => Self::new(Exit::Environment, message)
                 .hint("`loopforge doctor` checks the whole store; nothing was changed"),
+            EngineError::Changed { run, task, .. } => {
+                let stored = format!("`loopforge resume {run} --stored-task` goes on with the task as the run has it");
+                let accept = format!("`loopforge resume {run} --accept-changes` goes on so, and archives it");
+                match task {
+                    Some(task) if !task.difference.refusals.is_empty() => Self::usage(message).hint(stored),
+                    Some(_) => Self::usage(message).hint(accept).hint(stored),
+                    None => Self::usage(message).hint(accept),
+                }
+            }
             EngineError::CallsAtWork(_) => Self::new(Exit::Environment, message)
                 .hint("end them (`ps` shows LOOPFORGE_RUN in their environment: `ps e`), or wait, then resume again"),
             EngineError::Fenced(run) => Self::new(Exit::Environment, message)

@@ -9,6 +9,7 @@ use loopforge_core::record::{
 use loopforge_core::run::{Action, ActionState, Call, Draft, Phase, RunState, WaitFor};
 use tokio_util::sync::CancellationToken;
 
+use crate::accept::other_version;
 use crate::clock;
 use crate::driver::Run;
 use crate::engine::Engine;
@@ -20,7 +21,8 @@ impl Engine {
     /// After `Ok` the answer is archived and survives anything; [`Self::resume`] goes on with it. [`Answer::Abort`] ends the run at once.
     ///
     /// # Errors
-    /// [`EngineError::NoQuestion`] lists what is open; nothing was changed. [`StoreError::Held`] while somebody works on the run.
+    /// [`EngineError::NoQuestion`] lists what is open; [`EngineError::Changed`]: a resume must accept another version of LoopForge first.
+    /// Nothing was changed in these. [`StoreError::Held`] while somebody works on the run.
     ///
     /// [`StoreError::Held`]: loopforge_store::StoreError::Held
     pub async fn answer(&self, id: RunId, step: Option<StepNo>, answer: Answer, by: &str) -> Result<(), EngineError> {
@@ -54,6 +56,10 @@ impl Engine {
                 return Err(error);
             }
         };
+        if let Some(version) = other_version(&run.state().version) {
+            run.leave().await;
+            return Err(EngineError::Changed { run: id, version: Some(version), task: None });
+        }
         // The owner may have died before it could ask: then its open calls are unknown now, and can be answered for.
         let mut drafts = Vec::new();
         let mut state = run.state().clone();

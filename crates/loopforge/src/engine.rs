@@ -1,7 +1,7 @@
 //! Opening runs: new ones, and those that a crash, a person or a limit interrupted.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use loopforge_core::json::{self, Json};
 use loopforge_core::payload::Payload;
 use loopforge_core::record::{Event, FORMAT, LimitsRaised, Record, RunResumed, RunStarted};
 use loopforge_core::run::{Draft, RunState};
+use loopforge_core::task;
 use loopforge_store::{Lease, NewRun, Store, StoreError, Worker};
 use uuid::Uuid;
 
@@ -85,8 +86,34 @@ pub struct Resume {
     pub max_steps: Option<u64>,
     /// A longer time since the run's start.
     pub max_duration: Option<Duration>,
+    /// The task as it is now, if that matters. The run goes on with the task that it has, unless this one is another and is accepted.
+    pub task: Option<TaskText>,
+    /// Who accepts another task and another version of LoopForge, where they differ; with `None` a difference is refused.
+    pub accept: Option<String>,
     /// Sees every record once it is archived.
     pub watcher: Option<Watcher>,
+}
+
+/// The text of a task, and where it comes from, for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskText {
+    /// A file, say.
+    pub origin: String,
+    /// Byte for byte.
+    pub source: Vec<u8>,
+}
+
+impl TaskText {
+    /// Reads a task file, or as much of it as shows that it is too large to be one.
+    ///
+    /// # Errors
+    /// [`EngineError::Io`].
+    pub fn of_file(path: &Path) -> Result<Self, EngineError> {
+        let origin = path.display().to_string();
+        let source = crate::inputs::read_at_most(path, task::MAX_TASK_BYTES as u64)
+            .map_err(|source| EngineError::Io { what: format!("the task file `{origin}` can't be read"), source })?;
+        Ok(Self { origin, source })
+    }
 }
 
 impl Engine {
@@ -149,6 +176,7 @@ impl Engine {
             goal: prepared.task.goal.clone(),
             version: VERSION.to_owned(),
             inputs: inputs.clone(),
+            file: prepared.file.as_ref().map(|file| file.display().to_string()),
         });
         let record = Record { seq: Seq(1), id: RecordId(Uuid::now_v7()), at, event };
         let mut state = RunState::new(id, &prepared.task);
@@ -181,6 +209,8 @@ impl Engine {
     /// # Errors
     /// [`StoreError::Held`] says who has it and until when; nothing was changed. [`EngineError::Ended`] when there is nothing left to
     /// do. [`EngineError::Archive`], [`StoreError::Corrupt`], [`StoreError::Newer`]: it can't be read; nothing was changed.
+    /// [`EngineError::Changed`]: the task or the version of LoopForge is another, and nobody accepted that, or it can't be accepted;
+    /// nothing was changed.
     pub async fn resume(&self, id: RunId, resume: Resume) -> Result<Run, EngineError> {
         let lease = self.claim(id).await?;
         match self.go_on(id, lease.clone(), resume).await {
@@ -286,7 +316,9 @@ impl Engine {
                 format!("{used} steps have been used already: `max_steps` must be more than that, not {max_steps}");
             return Err(EngineError::Invalid(problem));
         }
+        let accepted = self.accept(&mut run, resume.task, resume.accept).await?;
         let mut drafts = vec![self.resumed(checkpoint)];
+        drafts.extend(accepted);
         if resume.max_steps.is_some() || resume.max_duration.is_some() {
             drafts.push(
                 Event::LimitsRaised(LimitsRaised {
@@ -316,20 +348,32 @@ impl Engine {
     /// As [`Self::resume`].
     pub async fn load(&self, id: RunId, prepared: &Prepared) -> Result<Loaded, EngineError> {
         let kept = self.store.load_checkpoint(id).await?;
-        let (mut state, checkpoint) = match kept.map(|kept| (kept.seq, checkpoint::read(&kept.bytes))) {
-            Some((seq, Ok(state))) if state.run == id && state.head == seq && state.task == prepared.hash => {
-                (state, Some(seq))
+        let why = match kept.map(|kept| (kept.seq, checkpoint::read(&kept.bytes))) {
+            // It may be of the task before: the record that changed it comes then.
+            Some((seq, Ok(state))) if state.run == id && state.head == seq => {
+                let loaded = self.fold(id, state, Some(seq)).await?;
+                if loaded.state.task == prepared.hash {
+                    return Ok(loaded);
+                }
+                Some((seq, "the checkpoint belongs to something else".to_owned()))
             }
-            Some((seq, Err(unusable))) => {
-                tracing::warn!(run = %id, %seq, "{unusable}; the archive is read from its first record");
-                (RunState::new(id, &prepared.task), None)
-            }
-            Some((seq, Ok(_))) => {
-                tracing::warn!(run = %id, %seq, "the checkpoint belongs to something else; it is passed over");
-                (RunState::new(id, &prepared.task), None)
-            }
-            None => (RunState::new(id, &prepared.task), None),
+            Some((seq, Ok(_))) => Some((seq, "the checkpoint belongs to something else".to_owned())),
+            Some((seq, Err(unusable))) => Some((seq, unusable.to_string())),
+            None => None,
         };
+        if let Some((seq, why)) = why {
+            tracing::warn!(run = %id, %seq, "{why}; the archive is read from its first record");
+        }
+        let loaded = self.fold(id, RunState::new(id, &prepared.task), None).await?;
+        if loaded.state.task != prepared.hash {
+            let problem = format!("{id}: its records have task {}, its row has {}", loaded.state.task, prepared.hash);
+            return Err(StoreError::Corrupt(problem).into());
+        }
+        Ok(loaded)
+    }
+
+    /// Applies the records after `state`.
+    async fn fold(&self, id: RunId, mut state: RunState, checkpoint: Option<Seq>) -> Result<Loaded, EngineError> {
         let mut records = Vec::new();
         loop {
             let page = self.store.records(id, state.head, PAGE).await?;
@@ -348,10 +392,19 @@ impl Engine {
     }
 
     async fn inputs(&self, id: RunId) -> Result<BTreeMap<String, Payload>, EngineError> {
+        Ok(self.started(id).await?.inputs)
+    }
+
+    /// What a run was started with.
+    ///
+    /// # Errors
+    /// [`EngineError::Store`]: there is no such run, or its first record can't be read.
+    pub async fn started(&self, id: RunId) -> Result<RunStarted, EngineError> {
         let first = self.store.records(id, Seq(0), 1).await?;
         match first.into_iter().next().map(|record| record.event) {
-            Some(Event::RunStarted(started)) => Ok(started.inputs),
-            _ => Err(StoreError::Corrupt(format!("{id}: its first record is not `run_started`")).into()),
+            Some(Event::RunStarted(started)) => Ok(started),
+            Some(_) => Err(StoreError::Corrupt(format!("{id}: its first record is not `run_started`")).into()),
+            None => Err(StoreError::NoRun(id).into()),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Why the engine can't go on. A tool's failure is not among these: it is a result.
 
-use loopforge_core::id::RunId;
-use loopforge_core::record::RunStatus;
-use loopforge_core::run::IllegalEvent;
+use loopforge_core::id::{ContentHash, RunId};
+use loopforge_core::record::{RunStatus, VersionChange};
+use loopforge_core::run::{Difference, IllegalEvent};
 use loopforge_core::task::{Problem, Problems};
 use loopforge_store::StoreError;
 use loopforge_tools::builtin::BuiltinError;
@@ -58,6 +58,16 @@ pub enum EngineError {
     /// The owner before has lost the run, but commands that it started are still at work and can't be ended. Nothing was changed.
     #[error("commands that the owner of {0} before had started are still at work, and can't be ended")]
     CallsAtWork(RunId),
+    /// The run's task, or the version of LoopForge that worked on it last, is another than now. Nothing was changed.
+    #[error("{}", changed(*run, version.as_ref(), task.as_deref()))]
+    Changed {
+        /// The run.
+        run: RunId,
+        /// The two versions, where they differ by more than goes without saying.
+        version: Option<VersionChange>,
+        /// The two tasks, where they differ.
+        task: Option<Box<ChangedTask>>,
+    },
     /// The run has ended.
     #[error("{run} has ended: it is {status}")]
     Ended {
@@ -79,6 +89,34 @@ pub enum EngineError {
     /// A value can't be set.
     #[error("{0}")]
     Invalid(String),
+}
+
+/// Another task than a run has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedTask {
+    /// Where the other one comes from.
+    pub origin: String,
+    /// The run's task.
+    pub from: ContentHash,
+    /// The other one.
+    pub to: ContentHash,
+    /// What is different, and what of it can't be accepted.
+    pub difference: Difference,
+}
+
+fn changed(run: RunId, version: Option<&VersionChange>, task: Option<&ChangedTask>) -> String {
+    let mut parts = Vec::new();
+    if let Some(VersionChange { from, to }) = version {
+        parts.push(format!("{run} was last worked on by LoopForge {from}, and this is {to}"));
+    }
+    if let Some(ChangedTask { origin, from, to, difference }) = task {
+        let Difference { changes, refusals } = difference;
+        parts.push(format!("the task of {run} is {from}, and `{origin}` is {to} now: {}", changes.join("; ")));
+        if !refusals.is_empty() {
+            parts.push(format!("this run can't go on with it: {}", refusals.join("; ")));
+        }
+    }
+    parts.join("; ")
 }
 
 impl From<Problems> for EngineError {

@@ -90,6 +90,12 @@ impl Hooks {
         }
     }
 
+    /// Sends from now on what another task asks for. Notices that are on their way arrive.
+    pub(crate) fn change(&mut self, prepared: &Prepared) {
+        self.hooks = Arc::new(prepared.task.hooks.clone());
+        self.name.clone_from(&prepared.task.name);
+    }
+
     /// Whether the task wants the run to wait for a person when it goes round in a circle.
     pub(crate) fn pauses_on_loops(&self) -> bool {
         self.hooks

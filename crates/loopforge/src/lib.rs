@@ -7,6 +7,7 @@
 //! [`Engine`] opens runs in a store, [`Run`] drives one: it asks the core what is next, archives it, does it, archives what
 //! came of it. Every tool call passes the [`gateway`]. Nothing is acted on before it is archived.
 
+mod accept;
 mod answer;
 pub mod clock;
 mod driver;
@@ -26,8 +27,8 @@ mod set_state;
 pub mod transfer;
 
 pub use driver::{OpenQuestion, Report, Run, Watcher};
-pub use engine::{Engine, Loaded, Options, Resume, Start};
-pub use error::EngineError;
+pub use engine::{Engine, Loaded, Options, Resume, Start, TaskText};
+pub use error::{ChangedTask, EngineError};
 pub use hooks::Notice;
 pub use life::is_gone;
 pub use prepare::{Prepared, catalog};

@@ -26,6 +26,8 @@ pub struct Prepared {
     pub hash: ContentHash,
     /// The folder of the task file, absolute.
     pub base: PathBuf,
+    /// The task file, absolute, where it was read from one.
+    pub file: Option<PathBuf>,
     /// Its tools.
     pub toolbox: Toolbox,
     /// Its models.
@@ -48,7 +50,9 @@ impl Prepared {
         }
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let base = parent.canonicalize().map_err(io)?;
-        Self::from_source(source, &origin, &base, registry)
+        let task = task::read_bytes(&source, &origin, &catalog(registry))?;
+        let file = path.file_name().map(|name| base.join(name));
+        Self::finish(task, source, &base, file, registry)
     }
 
     /// Reads a task from its text. `base` is where its relative paths start.
@@ -62,7 +66,7 @@ impl Prepared {
         registry: &Registry,
     ) -> Result<Arc<Self>, EngineError> {
         let task = task::read_bytes(&source, origin, &catalog(registry))?;
-        Self::finish(task, source, base, registry)
+        Self::finish(task, source, base, None, registry)
     }
 
     /// Reads a task that a store kept.
@@ -71,14 +75,20 @@ impl Prepared {
     /// As [`Self::from_file`].
     pub fn from_store(source: Vec<u8>, base: &Path, registry: &Registry) -> Result<Arc<Self>, EngineError> {
         let task = task::read_stored(&source, &catalog(registry))?;
-        Self::finish(task, source, base, registry)
+        Self::finish(task, source, base, None, registry)
     }
 
-    fn finish(task: Task, source: Vec<u8>, base: &Path, registry: &Registry) -> Result<Arc<Self>, EngineError> {
+    fn finish(
+        task: Task,
+        source: Vec<u8>,
+        base: &Path,
+        file: Option<PathBuf>,
+        registry: &Registry,
+    ) -> Result<Arc<Self>, EngineError> {
         let toolbox = Toolbox::build(&task, registry)?;
         let models = Models::build(&task, registry, base);
         let hash = ContentHash::of(&source);
-        Ok(Arc::new(Self { task, source, hash, base: base.to_owned(), toolbox, models }))
+        Ok(Arc::new(Self { task, source, hash, base: base.to_owned(), file, toolbox, models }))
     }
 }
 

@@ -75,6 +75,7 @@ impl Core {
                 goal: "bench".to_owned(),
                 version: String::new(),
                 inputs,
+                file: None,
             })
             .into(),
         ])?;

@@ -1,11 +1,14 @@
 //! `loopforge resume [RUN]`
 
+use std::path::PathBuf;
+
 use clap::Args;
-use loopforge::{EngineError, Resume as Options};
+use loopforge::{Engine, EngineError, Resume as Options, TaskText};
+use loopforge_core::id::RunId;
 use loopforge_core::time::Span;
 use loopforge_store::StoreError;
 
-use crate::context::{Context, interruption};
+use crate::context::{Context, interruption, user};
 use crate::error::{CliError, Exit};
 
 use super::progress::{Progress, conclude};
@@ -27,6 +30,15 @@ pub struct Resume {
     /// A longer time since the run's start: `2h`
     #[arg(long, value_name = "SPAN", value_parser = Span::parse)]
     pub max_duration: Option<Span>,
+    /// Go on with the task file as it is now, and with this version of LoopForge, where they are others than before
+    #[arg(long, conflicts_with_all = ["stored_task", "all"])]
+    pub accept_changes: bool,
+    /// Go on with the task as the run has it, although its file is another now
+    #[arg(long)]
+    pub stored_task: bool,
+    /// Where the task file is now; where it was, when absent
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["stored_task", "all"])]
+    pub task: Option<PathBuf>,
 }
 
 impl Resume {
@@ -52,11 +64,15 @@ impl Resume {
         let mut worst = Exit::Success;
         for id in runs {
             let progress = Progress::resumed(context.json);
+            let first = engine.started(id).await?.task;
             let options = Options {
                 max_steps: self.max_steps,
                 max_duration: self.max_duration.map(|span| span.0),
                 watcher: Some(progress.watcher()),
+                task: self.task_now(&engine, id).await?,
+                accept: self.accept_changes.then(user),
             };
+            let given = options.task.is_some();
             let run = match engine.resume(id, options).await {
                 Ok(run) => run,
                 // Somebody else is at it already, which is as good.
@@ -64,12 +80,25 @@ impl Resume {
                     crate::say!("{error}");
                     continue;
                 }
+                // Nobody was asked about this one; the others are not held up by it.
+                Err(error @ EngineError::Changed { .. }) if self.all => {
+                    crate::say!("{error}");
+                    worst = Exit::Usage;
+                    continue;
+                }
+                Err(error @ EngineError::Task(_)) if given => {
+                    return Err(CliError::from(error).hint("`--stored-task` goes on with the task as the run has it"));
+                }
                 Err(error) => return Err(error.into()),
             };
             let task = &run.prepared().task;
             progress.of_task(task);
-            // A task file that was changed since changes nothing: whoever changed it must not think so.
-            crate::say!("{id}: `{}`, with the task as it was when the run started", crate::text::safe(&task.name));
+            // Whoever changed the task file must know whether that counts.
+            let which = match run.state().task == first {
+                true => "with the task as it was when the run started",
+                false => "with the task that was accepted in its place",
+            };
+            crate::say!("{id}: `{}`, {which}", crate::text::safe(&task.name));
             let report = run.drive(cancel.clone()).await;
             progress.finish();
             let exit = conclude(context, &report?);
@@ -81,5 +110,20 @@ impl Resume {
             }
         }
         Ok(worst)
+    }
+
+    /// The task file as it is now, if it is there to be compared. One that has gone changes nothing: the run has its task.
+    async fn task_now(&self, engine: &Engine, run: RunId) -> Result<Option<TaskText>, CliError> {
+        if self.stored_task || self.all {
+            return Ok(None);
+        }
+        let file = match &self.task {
+            Some(file) => file.clone(),
+            None => match engine.started(run).await?.file.map(PathBuf::from) {
+                Some(file) if file.is_file() => file,
+                Some(_) | None => return Ok(None),
+            },
+        };
+        Ok(Some(TaskText::of_file(&file)?))
     }
 }

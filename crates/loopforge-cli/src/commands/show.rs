@@ -103,6 +103,10 @@ fn head(out: &mut Output, view: &View) -> Result<(), CliError> {
     if let Some(task) = &view.task {
         writeln!(out, "goal      {}", line(&task.goal, 200))?;
     }
+    let written = view.state.as_ref().map(|state| &state.version).filter(|version| *version != loopforge::VERSION);
+    let version =
+        written.map(|version| format!(", last worked on by LoopForge {}", line(version, 40))).unwrap_or_default();
+    writeln!(out, "task      {}{version}", info.task)?;
     let last = loopforge::clock::now().since(info.updated_at);
     writeln!(out, "started   {}; last record {} ({} ago)", info.created_at, info.head, span(last))?;
     if let Some(owner) = &info.owner {
@@ -266,6 +270,7 @@ async fn whole(store: &dyn Store, view: &View, ended: Option<&RunEnded>, files: 
     whole["files"] = files.iter().map(|file| json!({ "path": file.path, "size": file.size })).collect();
     whole["ended"] = json!(ended);
     let (Some(task), Some(state)) = (&view.task, &view.state) else { return Ok(whole) };
+    whole["version"] = json!(state.version);
     whole["goal"] = json!(task.goal);
     let mut subgoals = Vec::new();
     for progress in &state.subgoals {

@@ -143,6 +143,9 @@ pub struct RunStarted {
     pub version: String,
     /// What the run was given.
     pub inputs: BTreeMap<String, Payload>,
+    /// The file from which the task was read, where it was one. An absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// Of [`Event::RunResumed`].

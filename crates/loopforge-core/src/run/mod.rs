@@ -27,6 +27,7 @@ mod decide;
 mod facts;
 mod next;
 pub mod transitions;
+mod update;
 
 use std::collections::BTreeMap;
 
@@ -47,6 +48,7 @@ use crate::tool::{Code, Effect, RetryPolicy};
 pub use agent::Replied;
 pub use apply::IllegalEvent;
 pub use next::{Call, Idle, Move, View};
+pub use update::{Difference, is_compatible};
 
 /// The state of a run: what its records say, without their history. It stays small.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

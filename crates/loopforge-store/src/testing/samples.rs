@@ -37,6 +37,7 @@ pub fn new_run() -> NewRun {
         goal: "to be kept".to_owned(),
         version: "0.1.0".to_owned(),
         inputs: BTreeMap::new(),
+        file: None,
     });
     NewRun {
         id: RunId(Uuid::now_v7()),

@@ -159,6 +159,12 @@ impl Run {
         &self.prepared
     }
 
+    /// Goes on with another task. The record that says so must be the next that is written.
+    pub(crate) fn change_task(&mut self, prepared: Arc<Prepared>) {
+        self.hooks.change(&prepared);
+        self.prepared = prepared;
+    }
+
     /// Notices for these records may not have been sent.
     pub(crate) fn owe(&mut self, records: Vec<Record>) {
         for record in &records {

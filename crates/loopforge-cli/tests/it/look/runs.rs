@@ -107,7 +107,7 @@ fn doctor_finds_nothing_wrong_with_a_good_place() {
     let findings = place.loopforge(&["doctor", "--json"]).json();
     assert_eq!(findings["ok"], true, "{findings}");
     let about: Vec<_> = findings["findings"].as_array().unwrap().iter().map(|one| one["about"].clone()).collect();
-    assert_eq!(json!(about), json!(["version", "sandbox", "folder", "disk", "store"]));
+    assert_eq!(json!(about), json!(["version", "sandbox", "folder", "disk", "store", "room"]));
 }
 
 #[test]

@@ -124,6 +124,7 @@ impl Simulation {
             goal: String::new(),
             version: String::new(),
             inputs,
+            file: None,
         }));
         for _ in 0..TURNS {
             if !simulation.turn() {
