@@ -1,5 +1,6 @@
 //! Tests of the core through its public door.
 
+mod generated;
 mod route;
 mod task;
 mod transitions;

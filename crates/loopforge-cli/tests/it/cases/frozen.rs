@@ -1,8 +1,8 @@
 //! A process that was stopped for longer than its lease, with a command at work.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use super::{place, tally};
+use super::{place, signal, tally};
 use crate::look::until;
 
 /// A write that takes until it is let go, and a query whether it happened.
@@ -26,10 +26,6 @@ if grep -q "$1" tally.txt 2>/dev/null; then echo '{"happened":true}'; else echo 
 fn started(place: &crate::look::Place) -> Vec<String> {
     let text = std::fs::read_to_string(place.path().join("started.txt")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
-}
-
-fn signal(signal: &str, process: u32) {
-    assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
 }
 
 /// QUE-02: the owner is stopped inside a call, and its command goes on without it. Whoever takes the run up ends that command before

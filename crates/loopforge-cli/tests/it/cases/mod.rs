@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod configuration;
+mod disks;
 mod encoding;
 mod frozen;
 mod ghosts;
@@ -13,7 +14,7 @@ mod limits;
 mod pauses;
 mod storage;
 
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -68,6 +69,10 @@ fn killed(place: &Place, arguments: &[&str], at: &str) {
 /// Starts a command that nobody listens to.
 fn spawned(place: &Place, arguments: &[&str]) -> Child {
     place.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn signal(signal: &str, process: u32) {
+    assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
 }
 
 /// The records of a run.
