@@ -12,6 +12,7 @@ mod growth;
 mod keys;
 mod limits;
 mod pauses;
+mod queue;
 mod storage;
 
 use std::process::{Child, Command, Stdio};
