@@ -16,6 +16,8 @@ pub enum Control {
     SetState,
     /// Read a value of state.
     GetState,
+    /// Read on in a result that is not shown whole.
+    Recall,
     /// Go on later.
     Wait,
     /// This way leads nowhere.
@@ -27,8 +29,8 @@ pub const LONGEST_WAIT_S: u64 = 86_400;
 
 impl Control {
     /// All of them, in the order in which a model sees them.
-    pub const ALL: [Self; 6] =
-        [Self::Finish, Self::AskPerson, Self::SetState, Self::GetState, Self::Wait, Self::Replan];
+    pub const ALL: [Self; 7] =
+        [Self::Finish, Self::AskPerson, Self::SetState, Self::GetState, Self::Recall, Self::Wait, Self::Replan];
 
     /// Its name.
     #[must_use]
@@ -38,6 +40,7 @@ impl Control {
             Self::AskPerson => "ask_person",
             Self::SetState => "set_state",
             Self::GetState => "get_state",
+            Self::Recall => "recall",
             Self::Wait => "wait",
             Self::Replan => "replan",
         }
@@ -67,7 +70,8 @@ impl Control {
                 "Keep a value under a key, so that it outlives the conversation and rules can read it as state.KEY. Copy figures, dates and ids verbatim.",
                 json!({
                     "key": { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" },
-                    "value": { "description": "Any JSON value." }
+                    "member": { "type": "string", "description": "Keep it as one member of a map under the key." },
+                    "value": { "description": "Any JSON value, or the handle of a result." }
                 }),
                 &["key", "value"],
             ),
@@ -75,6 +79,15 @@ impl Control {
                 "Read the value that state holds under a key, whole.",
                 json!({ "key": { "type": "string" } }),
                 &["key"],
+            ),
+            Self::Recall => (
+                "Read on in a result that was cut or is no longer shown. Give its handle, and from which character on; or a text to look for in it.",
+                json!({
+                    "handle": { "type": "string", "description": "@step.call, with a JSON pointer for a part" },
+                    "from": { "type": "integer", "minimum": 0 },
+                    "query": { "type": "string" }
+                }),
+                &["handle"],
             ),
             Self::Wait => (
                 "Go on later, when something outside needs time. Waiting costs nothing; asking again and again does.",

@@ -5,8 +5,12 @@
 //! Its word is never the last one: `finish` is a claim, which the subgoal's `done_when` proves or refutes.
 
 mod control;
+mod handle;
+#[cfg(test)]
+mod tests;
 
 pub use control::{Control, LONGEST_WAIT_S};
+pub use handle::{Handle, resolve};
 
 use std::time::Duration;
 
@@ -144,7 +148,7 @@ impl Agent {
                 let seconds = arguments.get("seconds").and_then(Json::as_u64).unwrap_or(0).min(LONGEST_WAIT_S);
                 self.wait = Some(at.after(Duration::from_secs(seconds)));
             }
-            Some(Control::AskPerson | Control::SetState | Control::GetState) | None => {}
+            Some(Control::AskPerson | Control::SetState | Control::GetState | Control::Recall) | None => {}
         }
     }
 

@@ -1,11 +1,11 @@
 //! The steps of a branch as a model sees them.
 
-use crate::agent::Response;
-use crate::id::{BranchId, StepNo};
+use crate::agent::{Control, Response};
+use crate::id::{ActionNo, BranchId, StepNo};
 use crate::json::Json;
 use crate::model::{Block, CallResult, Message};
 use crate::payload::{BlobCache, NotLoaded, Payload};
-use crate::record::{Answer, Event, LoopFound, LoopKind, Outcome, Record, Route};
+use crate::record::{ActionId, Answer, Event, LoopFound, LoopKind, Outcome, Record, Route};
 
 use super::tokens;
 
@@ -113,6 +113,18 @@ impl History {
         });
     }
 
+    /// What a call of this branch brought; `None` when it failed, or is none of this branch.
+    ///
+    /// # Errors
+    /// [`NotLoaded`]: load it and ask again.
+    pub fn result(&self, action: ActionId, blobs: &BlobCache) -> Result<Option<Json>, NotLoaded> {
+        let step = self.steps.iter().rev().find(|step| step.step == action.step);
+        match step.and_then(|step| step.actions.get(action.action.0 as usize)).and_then(|told| told.result.as_ref()) {
+            Some(Answered::Outcome(outcome)) if outcome.is_ok() => outcome.data.open(blobs).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// The messages of the steps that are shown, and how many are left out.
     ///
     /// Steps of ways that were given up are told in a line each. When what is left grows over the threshold of `room`, the oldest steps
@@ -170,8 +182,9 @@ impl Step {
                 messages.push(Message::assistant(blocks));
             }
             let mut results = Vec::new();
-            for (call, told) in calls.into_iter().zip(&self.actions) {
-                let (content, is_error) = told.content(blobs, result_limit)?;
+            for (number, (call, told)) in (0..).zip(calls.into_iter().zip(&self.actions)) {
+                let action = ActionId { step: self.step, action: ActionNo(number) };
+                let (content, is_error) = told.content(action, blobs, result_limit)?;
                 results.push(CallResult { call, content, is_error });
             }
             if !results.is_empty() {
@@ -204,7 +217,7 @@ impl Step {
 }
 
 impl Told {
-    fn content(&self, blobs: &BlobCache, limit: u64) -> Result<(String, bool), NotLoaded> {
+    fn content(&self, action: ActionId, blobs: &BlobCache, limit: u64) -> Result<(String, bool), NotLoaded> {
         Ok(match &self.result {
             None => ("(no result yet)".to_owned(), true),
             Some(Answered::Refused(reason)) => (failure("refused", reason), true),
@@ -215,7 +228,11 @@ impl Told {
                     other => other.to_string(),
                 };
                 let meaning = outcome.meaning_of_empty.as_deref().map(|meaning| format!("\n({meaning})"));
-                (preview(&text, limit) + &meaning.unwrap_or_default(), false)
+                let handle = match Control::find(&self.tool) {
+                    Some(_) => String::new(),
+                    None => format!("@{action}: "),
+                };
+                (handle + &preview(&text, limit) + &meaning.unwrap_or_default(), false)
             }
             Some(Answered::Outcome(outcome)) => {
                 (failure(outcome.code.name(), outcome.error.as_deref().unwrap_or_default()), true)
@@ -243,7 +260,7 @@ pub(super) fn preview(text: &str, limit: u64) -> String {
         kept.push(character);
     }
     let (shown, all) = (kept.chars().count(), text.chars().count());
-    format!("{kept}\n[cut: {shown} of {all} characters are shown]")
+    format!("{kept}\n[cut: {shown} of {all} characters are shown; recall reads on]")
 }
 
 fn told_of(found: &LoopFound) -> String {

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::agent::{Agent, Control, LONGEST_WAIT_S, Response};
+use crate::agent::{Agent, Control, Handle, LONGEST_WAIT_S, Response, resolve};
 use crate::evaluate::{self, AgentSituation, Proof};
 use crate::id::{ActionNo, BranchId, ContentHash};
 use crate::json::{self, Json};
 use crate::model::{Arguments, ErrorKind, ModelError, Money, Reply, ToolCall};
 use crate::payload::{Blob, NotLoaded, Payload};
+use crate::prompt::History;
 use crate::record::{
     About, ActionDecided, ActionFinished, ActionId, ActionRefused, Event, LoopFound, LoopKind, ModelFailed,
     ModelReplied, Outcome, OutcomeSource, QuestionAsked, RunPaused, StateSaved, StepEvaluated, Verdict, WaitStarted,
@@ -99,6 +100,7 @@ impl RunState {
         view: &View<'_>,
         id: BranchId,
         replied: &Replied,
+        history: &History,
     ) -> Result<Option<Vec<Draft>>, NotLoaded> {
         let Some(branch) = self.branches.get(&id).filter(|branch| branch.awaits(replied.call)) else {
             return Ok(None);
@@ -127,7 +129,7 @@ impl RunState {
         let mut drafts = vec![Draft { event, blobs }];
         for (position, call) in (0..).zip(calls) {
             let action = ActionId { step: branch.step, action: ActionNo(position) };
-            self.take_call(view, id, branch, agent, action, call, &mut drafts)?;
+            self.take_call(view, id, branch, agent, action, call, history, &mut drafts)?;
         }
         Ok(Some(drafts))
     }
@@ -142,13 +144,19 @@ impl RunState {
         agent: &Agent,
         action: ActionId,
         call: &ToolCall,
+        history: &History,
         drafts: &mut Vec<Draft>,
     ) -> Result<(), NotLoaded> {
-        let (arguments, malformed) = match &call.arguments {
+        let (mut arguments, malformed) = match &call.arguments {
             Arguments::Object { value, .. } => (self.with_defaults(view, branch, &call.name, value)?, None),
             Arguments::Malformed(malformed) => (Json::String(malformed.text.clone()), Some(&malformed.why)),
         };
         let control = Control::find(&call.name);
+        // `recall` takes a handle itself.
+        let unresolved = match control {
+            Some(Control::Recall) => Ok(()),
+            _ => resolve(&mut arguments, &|action| history.result(action, &view.values.blobs))?,
+        };
         let facts = view.tools.get(&call.name);
         let digest = ContentHash::of(json::canonical(&arguments).as_bytes());
         let effect = match (control, facts) {
@@ -182,8 +190,10 @@ impl RunState {
         if let Some(why) = malformed {
             let reason = format!("{why}: send the call again, complete");
             drafts.push(refuse(Code::InvalidArgument, "arguments", reason));
+        } else if let Err(reason) = unresolved {
+            drafts.push(refuse(Code::InvalidArgument, "handle", reason));
         } else if let Some(control) = control {
-            match self.obey(view, id, branch, action, control, &arguments)? {
+            match self.obey(view, id, branch, action, control, &arguments, history)? {
                 Ok(mut done) => drafts.append(&mut done),
                 Err(reason) => drafts.push(refuse(Code::InvalidArgument, "schema", reason)),
             }
@@ -268,6 +278,7 @@ impl RunState {
     }
 
     /// Does what a model tells the loop to do. The inner error is for the model: nothing was done.
+    #[expect(clippy::too_many_arguments, reason = "all of it names the one call")]
     fn obey(
         &self,
         view: &View<'_>,
@@ -276,6 +287,7 @@ impl RunState {
         action: ActionId,
         control: Control,
         arguments: &Json,
+        history: &History,
     ) -> Result<Result<Vec<Draft>, String>, NotLoaded> {
         let text = |key: &str| match arguments.get(key) {
             Some(Json::String(text)) if !text.trim().is_empty() => Ok(text.clone()),
@@ -289,6 +301,15 @@ impl RunState {
             Control::Wait => match arguments.get("seconds").and_then(Json::as_u64) {
                 Some(seconds @ 1..=LONGEST_WAIT_S) => Ok(json!(format!("{seconds} seconds have passed"))),
                 _ => Err(format!("`seconds` must be a whole number from 1 to {LONGEST_WAIT_S}")),
+            },
+            Control::Recall => match text("handle").map(|text| (Handle::read(&text), text)) {
+                Ok((Some(handle), _)) => {
+                    let mut value = Json::String(handle.to_string());
+                    let found = resolve(&mut value, &|action| history.result(action, &view.values.blobs))?;
+                    found.map(|()| excerpt(&value, arguments))
+                }
+                Ok((None, text)) => Err(format!("`{text}` is no handle: write @step.call, such as @12.0")),
+                Err(reason) => Err(reason),
             },
             Control::AskPerson => match text("question") {
                 Ok(question) => {
@@ -321,7 +342,7 @@ impl RunState {
                     step: Some(branch.step),
                     entry: None,
                     key,
-                    member: None,
+                    member: arguments.get("member").and_then(Json::as_str).map(str::to_owned),
                     by: None,
                     value: Payload::stow(value.clone(), &mut blobs),
                 });
@@ -403,6 +424,35 @@ impl Branch {
     pub fn awaits(&self, call: u32) -> bool {
         matches!(&self.phase, super::Phase::Thinking { thought: Thought { call: open, .. } } if *open == call)
     }
+}
+
+/// A part of a result that is too long to be shown whole.
+fn excerpt(value: &Json, arguments: &Json) -> Json {
+    /// Characters that are shown at once.
+    const SHOWN: usize = 6000;
+    /// Of these, before what was looked for.
+    const BEFORE: usize = 500;
+    let text = match value {
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let characters: Vec<char> = text.chars().collect();
+    let from =
+        arguments.get("from").and_then(Json::as_u64).map_or(0, |from| usize::try_from(from).unwrap_or(usize::MAX));
+    let from = from.min(characters.len());
+    let from = match arguments.get("query").and_then(Json::as_str).filter(|query| !query.is_empty()) {
+        None => from,
+        Some(query) => {
+            let rest: String = characters[from..].iter().collect();
+            match rest.find(query) {
+                Some(at) => (from + rest[..at].chars().count()).saturating_sub(BEFORE),
+                None => return json!({ "found": false, "characters": characters.len() }),
+            }
+        }
+    };
+    let until = from.saturating_add(SHOWN).min(characters.len());
+    let part: String = characters[from..until].iter().collect();
+    json!({ "from": from, "until": until, "characters": characters.len(), "text": part })
 }
 
 fn control_result(branch: BranchId, id: ActionId, data: Json) -> Vec<Draft> {

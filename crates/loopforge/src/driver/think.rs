@@ -136,7 +136,8 @@ impl Run {
                             values: &self.values,
                             now: clock::now(),
                         };
-                        match self.state.take_reply(&view, branch, &replied) {
+                        let Some(history) = self.histories.get(&branch) else { break None };
+                        match self.state.take_reply(&view, branch, &replied, history) {
                             Ok(drafts) => break drafts,
                             Err(missing) => self.load(missing).await?,
                         }

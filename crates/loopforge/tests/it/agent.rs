@@ -104,6 +104,34 @@ async fn the_prompt_of_every_step_can_be_made_again_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn a_result_is_passed_on_by_its_handle_and_a_long_one_can_be_read_on() {
+    let page = format!("{}needle{}", "甲".repeat(9000), "乙".repeat(9000));
+    let body = page.clone();
+    let look = Scripted::read(move |_| {
+        let body = body.clone();
+        async move { ToolResult::success(json!({ "body": body, "price": 399 })) }
+    });
+    let send = Scripted::write_echo();
+    let model = Thinker::saying(vec![
+        calls(&[("look", json!({}))]),
+        calls(&[("send", json!({ "page": "@1.0/body", "other": "@7.0" }))]),
+        calls(&[("recall", json!({ "handle": "@1.0/body", "query": "needle" }))]),
+        calls(&[
+            ("send", json!({ "page": "@1.0/body" })),
+            ("set_state", json!({ "key": "price", "value": "@1.0/price" })),
+        ]),
+    ]);
+    let story = bench(TASK, &model).tool("look", &look).tool("send", &send).run().await;
+    assert_eq!(story.report.outcome, Some(RunOutcome::Succeeded));
+    assert_eq!(send.called_with("page"), [json!(page)]);
+    assert_eq!(story.refused()[0].check, "handle");
+    let prompts = model.prompts();
+    assert!(format!("{:?}", prompts[1].messages).contains("@1.0: "));
+    assert!(format!("{:?}", prompts[1].messages).contains("recall reads on"));
+    assert!(format!("{:?}", prompts[3].messages).contains("甲needle乙"));
+}
+
+#[tokio::test]
 async fn a_claim_that_the_rule_refutes_is_corrected_and_ends_nothing() {
     let model = Thinker::saying(vec![
         finish("The price is about 400."),

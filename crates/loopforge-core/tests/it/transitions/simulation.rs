@@ -7,6 +7,7 @@ use loopforge_core::expression::Values;
 use loopforge_core::id::{BranchId, ContentHash, RecordId, RunId, StepToken};
 use loopforge_core::model::{Arguments, Block, ErrorKind, ModelError, Reply, StopReason, ToolCall, Usage};
 use loopforge_core::payload::{NotLoaded, Payload};
+use loopforge_core::prompt::History;
 use loopforge_core::record::{
     About, ActionId, ActionNotHappened, ActionRefused, ActionStarted, ActionUnknown, Answer, AttemptFailed, Event,
     FORMAT, LimitsRaised, ModelCalled, Outcome, OutcomeSource, PromptRef, Purpose, QuestionAnswered, QuestionAsked,
@@ -265,7 +266,7 @@ impl Simulation {
             Reply { id: None, model: None, blocks, stop: StopReason::End, usage: Usage::default(), marks: Vec::new() };
         let replied = Replied { call, reply, cost: None, raw: None, took: Duration::ZERO };
         let view = View { task: &self.task, tools: &self.tools, values: &self.values, now: self.now };
-        let drafts = self.state.take_reply(&view, branch, &replied).unwrap().unwrap();
+        let drafts = self.state.take_reply(&view, branch, &replied, &History::new(branch)).unwrap().unwrap();
         drafts.into_iter().for_each(|draft| self.archive(draft));
     }
 
