@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod agent;
+mod agent_patrol;
 mod ahead;
 mod bench;
 mod places;

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use super::bench::Bench;
 use crate::examples;
 
-fn example(name: &str, file: &str) -> String {
+pub(super) fn example(name: &str, file: &str) -> String {
     std::fs::read_to_string(examples::folder(name).join(file)).unwrap()
 }
 
