@@ -4,6 +4,7 @@
 //! [`build`] makes one from its name, `provider/model`. How providers are spoken to stands in `wire` (pure: bytes and values) and `http`.
 
 mod http;
+mod prices;
 mod provider;
 mod recording;
 pub mod script;
@@ -22,6 +23,7 @@ use loopforge_core::model::{ModelError, Reply, Request};
 use tokio_util::sync::CancellationToken;
 
 pub use http::Secret;
+pub use prices::Prices;
 pub use recording::{Cassette, Recorded, Recorder, Replay};
 pub use setup::{Setup, SetupError, build, build_with};
 pub use wire::Api;

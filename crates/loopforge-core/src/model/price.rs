@@ -120,20 +120,58 @@ pub struct Price {
     /// Output, reasoning included.
     #[serde(with = "amount")]
     pub output: Money,
+    /// What every token of a call costs whose prompt is longer than some length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongPrice>,
+}
+
+/// What a call with a long prompt costs: amounts per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LongPrice {
+    /// Tokens of input that a prompt may have at the ordinary price.
+    pub over: u64,
+    /// As [`Price::input`].
+    #[serde(with = "amount")]
+    pub input: Money,
+    /// As [`Price::cached_input`].
+    #[serde(default, with = "optional_amount", skip_serializing_if = "Option::is_none")]
+    pub cached_input: Option<Money>,
+    /// As [`Price::cache_write`].
+    #[serde(default, with = "optional_amount", skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<Money>,
+    /// As [`Price::output`].
+    #[serde(with = "amount")]
+    pub output: Money,
 }
 
 impl Price {
+    /// The price that holds for a prompt of this size.
+    fn at(&self, input: u64) -> Self {
+        match self.long {
+            Some(long) if input > long.over => Self {
+                input: long.input,
+                cached_input: long.cached_input,
+                cache_write: long.cache_write,
+                output: long.output,
+                long: None,
+            },
+            _ => *self,
+        }
+    }
+
     /// The cost of a call, exact. `None` where the provider didn't say what was used: that is not free.
     #[must_use]
     pub fn cost(&self, usage: &Usage) -> Option<Money> {
         let (input, output) = (usage.input?, usage.output?);
         let cached = usage.cached_input.unwrap_or_default().min(input);
         let written = usage.cache_write.unwrap_or_default().min(input - cached);
+        let price = self.at(input);
         let parts = [
-            (input - cached - written, self.input),
-            (cached, self.cached_input.unwrap_or(self.input)),
-            (written, self.cache_write.unwrap_or(self.input)),
-            (output, self.output),
+            (input - cached - written, price.input),
+            (cached, price.cached_input.unwrap_or(price.input)),
+            (written, price.cache_write.unwrap_or(price.input)),
+            (output, price.output),
         ];
         Some(parts.into_iter().map(|(tokens, price)| of_tokens(tokens, price)).sum())
     }
@@ -141,8 +179,10 @@ impl Price {
     /// The most that a call of this size can cost, whatever part of it is cached: for reserving before it.
     #[must_use]
     pub fn most(&self, input: u64, output: u64) -> Money {
-        let dearest = self.input.max(self.cached_input.unwrap_or_default()).max(self.cache_write.unwrap_or_default());
-        of_tokens(input, dearest) + of_tokens(output, self.output)
+        let price = self.at(input);
+        let dearest =
+            price.input.max(price.cached_input.unwrap_or_default()).max(price.cache_write.unwrap_or_default());
+        of_tokens(input, dearest) + of_tokens(output, price.output)
     }
 }
 

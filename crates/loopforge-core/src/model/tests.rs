@@ -70,7 +70,7 @@ proptest! {
     #[test]
     fn costs_add_up_exactly(input in 0_u64..1 << 40, cached in 0_u64..1 << 40, output in 0_u64..1 << 40, price in 0_u64..1 << 20) {
         let dollars = Money::microdollars(price);
-        let price = Price { input: dollars, cached_input: None, cache_write: None, output: dollars };
+        let price = Price { input: dollars, cached_input: None, cache_write: None, output: dollars, long: None };
         let usage = Usage { input: Some(input), cached_input: Some(cached), output: Some(output), ..Usage::default() };
         let exact = u128::from(input + output) * u128::from(dollars.picodollars / 1_000_000);
         prop_assert_eq!(u128::from(price.cost(&usage).unwrap().picodollars), exact.min(u128::from(u64::MAX)));
