@@ -336,13 +336,19 @@ impl RunState {
                     Err(reason) => return Ok(Err(reason)),
                 };
                 let Some(value) = arguments.get("value") else { return Ok(Err("`value` is missing".to_owned())) };
+                // Passed over, a member that is no text would let one value replace a whole map.
+                let member = match arguments.get("member") {
+                    None | Some(Json::Null) => None,
+                    Some(Json::String(member)) => Some(member.clone()),
+                    Some(other) => return Ok(Err(format!("`member` must be a text, and is {other}"))),
+                };
                 let mut blobs = Vec::new();
                 let saved = Event::StateSaved(StateSaved {
                     branch: Some(id),
                     step: Some(branch.step),
                     entry: None,
                     key,
-                    member: arguments.get("member").and_then(Json::as_str).map(str::to_owned),
+                    member,
                     by: None,
                     value: Payload::stow(value.clone(), &mut blobs),
                 });

@@ -132,6 +132,25 @@ async fn a_result_is_passed_on_by_its_handle_and_a_long_one_can_be_read_on() {
 }
 
 #[tokio::test]
+async fn a_member_that_is_no_text_replaces_no_map() {
+    let model = Thinker::saying(vec![
+        calls(&[
+            ("set_state", json!({ "key": "prices", "member": "a", "value": 1 })),
+            ("set_state", json!({ "key": "prices", "member": 7, "value": 2 })),
+            ("set_state", json!({ "key": "prices", "value": {}, "member": null })),
+            ("set_state", json!({ "key": "prices", "member": "b" })),
+        ]),
+        calls(&[("set_state", json!({ "key": "price", "value": 399 }))]),
+    ]);
+    let bench = bench(TASK, &model).tool("look", &Scripted::echo()).tool("send", &Scripted::write_echo());
+    let story = bench.run().await;
+    assert_eq!(story.refused().iter().map(|refused| refused.check.as_str()).collect::<Vec<_>>(), ["schema"; 2]);
+    assert!(story.refused()[0].reason.contains("`member` must be a text"));
+    // The third one said so.
+    assert_eq!(bench.state(story.report.run, "prices").await, json!({}));
+}
+
+#[tokio::test]
 async fn a_claim_that_the_rule_refutes_is_corrected_and_ends_nothing() {
     let model = Thinker::saying(vec![
         finish("The price is about 400."),
