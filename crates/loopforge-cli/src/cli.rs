@@ -19,8 +19,14 @@ pub struct Cli {
 /// Options of all commands.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// Where the archive lives: `sqlite:PATH` or a path
-    #[arg(long, global = true, env = "LOOPFORGE_STORE", default_value = "sqlite:.loopforge/loopforge.db")]
+    /// Where the archive lives: `sqlite:PATH`, a path, or `postgres://...`
+    #[arg(
+        long,
+        global = true,
+        env = "LOOPFORGE_STORE",
+        default_value = "sqlite:.loopforge/loopforge.db",
+        hide_env_values = true
+    )]
     pub store: String,
     /// Data as JSON on standard output (JSON Lines for streams)
     #[arg(long, global = true)]
@@ -43,6 +49,8 @@ pub enum Command {
     Run(commands::run::Run),
     /// Go on with a run after a crash, an interruption, an answer or a limit
     Resume(commands::resume::Resume),
+    /// Carry out the runs that are due, beside other workers
+    Worker(commands::worker::Worker),
     /// Answer what a run waits for
     Resolve(commands::resolve::Resolve),
     /// List the runs of the store, the newest first

@@ -1,12 +1,16 @@
 //! What commands share: the store, the engine, the way to talk.
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use loopforge::{Engine, Options};
+use loopforge::{Company, Engine, Options};
 use loopforge_core::id::RunId;
+use loopforge_store::dispatch::{Dispatch, Polling};
+use loopforge_store::postgres::PostgresStore;
 use loopforge_store::sqlite::SqliteStore;
 use loopforge_store::{Owner, RunInfo, Store};
 use tokio_util::sync::CancellationToken;
@@ -37,8 +41,60 @@ pub fn init_log(verbose: u8) {
 pub struct Context {
     /// Data as JSON.
     pub json: bool,
-    /// The file of the store.
-    pub store_path: PathBuf,
+    /// Where the store is.
+    pub place: Place,
+}
+
+/// Where a store is.
+#[derive(Clone)]
+pub enum Place {
+    /// In a file.
+    File(PathBuf),
+    /// In PostgreSQL, at this address. It may hold a password.
+    Postgres(String),
+}
+
+impl Place {
+    fn read(store: &str) -> Result<Self, CliError> {
+        if store.starts_with("postgres:") || store.starts_with("postgresql:") {
+            // Says at once what is wrong with the address; nothing is connected.
+            PostgresStore::new_read_only(store)?;
+            return Ok(Self::Postgres(store.to_owned()));
+        }
+        let path = store.strip_prefix("sqlite:").unwrap_or(store);
+        if path.is_empty() {
+            return Err(CliError::usage("`--store` names no file").hint("write `--store sqlite:PATH`"));
+        }
+        Ok(Self::File(PathBuf::from(path)))
+    }
+
+    /// The folder for what is kept beside the store.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        match self {
+            Self::File(path) => path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+            Self::Postgres(_) => Path::new(".loopforge"),
+        }
+    }
+}
+
+/// Without passwords.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Postgres(url) => match PostgresStore::new_read_only(url) {
+                Ok(store) => f.write_str(store.place()),
+                Err(_) => f.write_str("postgres"),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Context {
@@ -47,7 +103,7 @@ impl Context {
     /// # Errors
     /// A store that this version can't open.
     pub fn new(global: &Global) -> Result<Self, CliError> {
-        Ok(Self { json: global.json, store_path: store_path(&global.store)? })
+        Ok(Self { json: global.json, place: Place::read(&global.store)? })
     }
 
     /// Opens the store for work, making it if it isn't there.
@@ -55,12 +111,16 @@ impl Context {
     /// # Errors
     /// What is wrong with it, and what to do.
     pub fn open(&self) -> Result<Arc<dyn Store>, CliError> {
-        if let Some(folder) = self.store_path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|error| {
-                CliError::io(&format!("the store's folder `{}` can't be made", folder.display()), error)
-            })?;
+        match &self.place {
+            Place::File(path) => {
+                let folder = self.place.folder();
+                std::fs::create_dir_all(folder).map_err(|error| {
+                    CliError::io(&format!("the store's folder `{}` can't be made", folder.display()), error)
+                })?;
+                Ok(Arc::new(SqliteStore::open(path)?))
+            }
+            Place::Postgres(url) => Ok(Arc::new(PostgresStore::new(url)?)),
         }
-        Ok(Arc::new(SqliteStore::open(&self.store_path)?))
     }
 
     /// Opens the store for looking. It is not made, migrated or changed.
@@ -68,11 +128,14 @@ impl Context {
     /// # Errors
     /// Also when there is no store.
     pub fn look(&self) -> Result<Arc<dyn Store>, CliError> {
-        if !self.store_path.exists() {
-            return Err(CliError::usage(format!("there is no store at `{}`", self.store_path.display()))
-                .hint("`loopforge run FILE` makes one; `--store` or LOOPFORGE_STORE names another"));
+        match &self.place {
+            Place::File(path) if !path.exists() => {
+                Err(CliError::usage(format!("there is no store at `{}`", path.display()))
+                    .hint("`loopforge run FILE` makes one; `--store` or LOOPFORGE_STORE names another"))
+            }
+            Place::File(path) => Ok(Arc::new(SqliteStore::open_read_only(path)?)),
+            Place::Postgres(url) => Ok(Arc::new(PostgresStore::new_read_only(url)?)),
         }
-        Ok(Arc::new(SqliteStore::open_read_only(&self.store_path)?))
     }
 
     /// An engine that works in the store's folder.
@@ -80,23 +143,55 @@ impl Context {
     /// # Errors
     /// As [`Self::open`].
     pub fn engine(&self) -> Result<Engine, CliError> {
-        let store = self.open()?;
-        let folder = self.store_path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = folder
-            .canonicalize()
-            .map_err(|error| CliError::io(&format!("the folder `{}` can't be read", folder.display()), error))?;
-        let mut options = Options::new(folder.join("runs"));
-        options.lives = Some(folder.join("workers"));
-        // For tests of takeover, which can't wait a minute.
-        if let Some(seconds) = std::env::var("LOOPFORGE_LEASE_SECONDS").ok().and_then(|text| text.parse().ok()) {
-            options.lease_ttl = std::time::Duration::from_secs_f64(f64::max(seconds, 0.2));
-        }
-        Ok(Engine::new(store, options))
+        self.engine_with(|_| {})
+    }
+
+    /// An engine of a worker: it shares the runs of the store with others.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn worker(&self) -> Result<Engine, CliError> {
+        /// A run that waits for longer costs a row and nothing else.
+        const LONGEST_WAIT: Duration = Duration::from_secs(5);
+        self.engine_with(|options| {
+            options.company = Company::Shared { longest_wait: LONGEST_WAIT };
+            options.stop_before_lapse = true;
+        })
+    }
+
+    fn engine_with(&self, change: impl FnOnce(&mut Options)) -> Result<Engine, CliError> {
+        /// How often a worker looks for itself. Hints make it look sooner.
+        const LOOK: Duration = Duration::from_secs(1);
+        let (store, dispatch): (Arc<dyn Store>, Arc<dyn Dispatch>) = match &self.place {
+            Place::File(_) => (self.open()?, Arc::new(Polling::every(LOOK))),
+            Place::Postgres(url) => {
+                let store = PostgresStore::new(url)?;
+                let dispatch = Arc::new(store.dispatch(LOOK));
+                (Arc::new(store), dispatch)
+            }
+        };
+        let folder = self.place.folder();
+        std::fs::create_dir_all(folder)
+            .and_then(|()| folder.canonicalize())
+            .map_err(|error| CliError::io(&format!("the folder `{}` can't be read", folder.display()), error))
+            .map(|folder| {
+                let mut options = Options::new(folder.join("runs"));
+                options.lives = Some(folder.join("workers"));
+                // Another machine may take a run up as soon as its lease has ended.
+                options.stop_before_lapse = matches!(self.place, Place::Postgres(_));
+                // For tests of takeover, which can't wait a minute.
+                if let Some(seconds) = std::env::var("LOOPFORGE_LEASE_SECONDS").ok().and_then(|text| text.parse().ok())
+                {
+                    options.lease_ttl = Duration::from_secs_f64(f64::max(seconds, 0.2));
+                }
+                change(&mut options);
+                Engine::new(store, options).with_dispatch(dispatch)
+            })
     }
 
     /// Where processes of this machine that work on this store show that they are alive.
     fn lives(&self) -> PathBuf {
-        self.store_path.parent().unwrap_or(Path::new("")).join("workers")
+        self.place.folder().join("workers")
     }
 
     /// A run as it stands: one whose owner's process is gone has no owner, whatever its lease says. That owner comes along.
@@ -143,18 +238,6 @@ impl Context {
                 .hint("`loopforge ls` lists the runs of this store; three or more characters of an id's end will do")),
         }
     }
-}
-
-fn store_path(store: &str) -> Result<PathBuf, CliError> {
-    if store.starts_with("postgres:") || store.starts_with("postgresql:") {
-        return Err(CliError::usage("PostgreSQL is not available in this version of LoopForge")
-            .hint("use `--store sqlite:PATH`, or leave it out for ./.loopforge/loopforge.db"));
-    }
-    let path = store.strip_prefix("sqlite:").unwrap_or(store);
-    if path.is_empty() {
-        return Err(CliError::usage("`--store` names no file").hint("write `--store sqlite:PATH`"));
-    }
-    Ok(PathBuf::from(path))
 }
 
 /// Who does something, for the archive.

@@ -153,6 +153,8 @@ impl From<EngineError> for CliError {
             }
             EngineError::CallsAtWork(_) => Self::new(Exit::Environment, message)
                 .hint("end them (`ps` shows LOOPFORGE_RUN in their environment: `ps e`), or wait, then resume again"),
+            EngineError::Lapsed(run) => Self::new(Exit::Environment, message)
+                .hint(format!("`{}` goes on once the store can be reached", resume_hint(run))),
             EngineError::Fenced(run) => Self::new(Exit::Environment, message)
                 .hint(format!("`loopforge watch {run}` follows what the other process does")),
         }
@@ -193,7 +195,7 @@ impl From<StoreError> for CliError {
             }
             StoreError::Corrupt(_) => environment.hint("`loopforge doctor` says what is damaged; nothing was changed"),
             StoreError::Newer { .. } => environment.hint("use the newer LoopForge that wrote it"),
-            StoreError::NotAStore(_) => environment.hint("choose another file with `--store sqlite:PATH`"),
+            StoreError::NotAStore(_) => environment.hint("choose another with `--store`"),
             StoreError::Exists(run) => Self::usage(message)
                 .hint(format!("nothing was changed; `loopforge show {run}` shows the one that is there")),
             StoreError::LeaseLost(_) | StoreError::Duplicate { .. } | StoreError::Invalid(_) => environment,

@@ -9,6 +9,7 @@
 //! be moved by hand, and a store that fails on demand.
 
 pub mod conformance;
+pub mod dispatch;
 pub mod memory;
 pub mod postgres;
 pub mod sqlite;
@@ -19,6 +20,7 @@ mod derive;
 mod ticket;
 
 pub use clock::Clock;
+pub use dispatch::{Dispatch, Hint};
 pub use ticket::Ticket;
 
 use std::collections::BTreeMap;

@@ -13,12 +13,14 @@ use loopforge_core::payload::Payload;
 use loopforge_core::record::{Event, FORMAT, LimitsRaised, Record, RunResumed, RunStarted};
 use loopforge_core::run::{Draft, RunState};
 use loopforge_core::task;
-use loopforge_store::{Lease, NewRun, Store, StoreError, Worker};
+use loopforge_store::dispatch::Polling;
+use loopforge_store::{Dispatch, Lease, NewRun, Store, StoreError, Worker};
 use uuid::Uuid;
 
 use crate::driver::{Run, Watcher};
 use crate::error::EngineError;
 use crate::gateway::Registry;
+use crate::heart::Heart;
 use crate::killpoint::{self, When};
 use crate::life::{self, Life};
 use crate::prepare::Prepared;
@@ -26,6 +28,9 @@ use crate::{VERSION, clock};
 
 /// Records that are read at once when a run is folded.
 const PAGE: usize = 1000;
+
+/// How often a worker looks for runs that are due, where nobody tells it of them.
+const POLL: Duration = Duration::from_secs(1);
 
 /// Opens runs in one store, as one worker.
 #[derive(Clone)]
@@ -35,6 +40,8 @@ pub struct Engine {
     pub(crate) options: Options,
     pub(crate) registry: Registry,
     life: Arc<Mutex<Option<Life>>>,
+    pub(crate) heart: Heart,
+    pub(crate) dispatch: Arc<dyn Dispatch>,
 }
 
 /// Habits of an engine.
@@ -53,6 +60,24 @@ pub struct Options {
     pub ask_again: Vec<Duration>,
     /// Blobs kept in memory, in bytes.
     pub blob_memory: u64,
+    /// What becomes of runs that others could take up.
+    pub company: Company,
+    /// Whether a run stops before a lease that can't be renewed ends: needed where another machine may take it up then. Without it a store
+    /// that fails is waited for as long as `store_patience` says.
+    pub stop_before_lapse: bool,
+}
+
+/// Whether others could go on with a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Company {
+    /// Somebody looks after each run: it stays with this process while it waits, and is paused when the process is interrupted.
+    Alone,
+    /// Workers share the runs of the store. One that waits for longer than this is left to whoever claims it then, and so is one whose
+    /// worker is interrupted.
+    Shared {
+        /// How long a run may wait and stay.
+        longest_wait: Duration,
+    },
 }
 
 impl Options {
@@ -66,8 +91,18 @@ impl Options {
             store_patience: Duration::from_secs(300),
             ask_again: vec![Duration::from_secs(2), Duration::from_secs(10)],
             blob_memory: 64 << 20,
+            company: Company::Alone,
+            stop_before_lapse: false,
         }
     }
+}
+
+/// A new run, before it is stored.
+struct Beginning {
+    new: NewRun,
+    state: RunState,
+    values: Values,
+    workspace: PathBuf,
 }
 
 /// What a new run is given.
@@ -122,13 +157,28 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
         let label = format!("process {}", std::process::id());
         let worker = Worker { id: Uuid::now_v7().simple().to_string(), label, lease_ttl: options.lease_ttl };
-        Self { store, worker, options, registry: Registry::default(), life: Arc::default() }
+        Self {
+            store,
+            worker,
+            options,
+            registry: Registry::default(),
+            life: Arc::default(),
+            heart: Heart::default(),
+            dispatch: Arc::new(Polling::every(POLL)),
+        }
     }
 
     /// Adds tools that task files can name as `builtin`.
     #[must_use]
     pub fn with_tools(mut self, registry: Registry) -> Self {
         self.registry = registry;
+        self
+    }
+
+    /// Tells workers of runs that are due, and is told of them.
+    #[must_use]
+    pub fn with_dispatch(mut self, dispatch: Arc<dyn Dispatch>) -> Self {
+        self.dispatch = dispatch;
         self
     }
 
@@ -153,6 +203,31 @@ impl Engine {
         if let [problem, ..] = prepared.models.problems() {
             return Err(EngineError::Invalid(problem.clone()));
         }
+        let Beginning { new, state, values, workspace } = self.begin(&prepared, start.inputs)?;
+        let records = new.records.clone();
+        self.live();
+        killpoint::at_append(Seq(1), When::Before);
+        let lease = self.store.create_run(new, &self.worker).await?;
+        killpoint::at_append(Seq(1), When::After);
+        let mut run = Run::new(self, prepared, state, values, lease, workspace, start.watcher);
+        run.show(&records);
+        Ok(run)
+    }
+
+    /// Creates a run for the workers of the store, and returns its id. After `Ok` it is in the archive and survives anything.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn queue(&self, prepared: &Prepared, inputs: BTreeMap<String, Json>) -> Result<RunId, EngineError> {
+        let Beginning { new, .. } = self.begin(prepared, inputs)?;
+        let id = new.id;
+        self.store.queue_run(new).await?;
+        self.dispatch.wake(id).await;
+        Ok(id)
+    }
+
+    /// What a new run begins with.
+    fn begin(&self, prepared: &Prepared, inputs: BTreeMap<String, Json>) -> Result<Beginning, EngineError> {
         let id = RunId(Uuid::now_v7());
         let workspace = self.options.workspaces.join(id.to_string());
         std::fs::create_dir_all(&workspace).map_err(|source| EngineError::Io {
@@ -160,8 +235,7 @@ impl Engine {
             source,
         })?;
         let mut blobs = Vec::new();
-        let inputs: BTreeMap<String, Payload> = start
-            .inputs
+        let inputs: BTreeMap<String, Payload> = inputs
             .into_iter()
             .map(|(name, mut value)| {
                 json::clean(&mut value);
@@ -195,13 +269,20 @@ impl Engine {
             records: vec![record.clone()],
             blobs,
         };
-        self.live();
-        killpoint::at_append(Seq(1), When::Before);
-        let lease = self.store.create_run(new, &self.worker).await?;
-        killpoint::at_append(Seq(1), When::After);
-        let mut run = Run::new(self, prepared, state, values, lease, workspace, start.watcher);
-        run.show(&[record]);
-        Ok(run)
+        Ok(Beginning { new, state, values, workspace })
+    }
+
+    /// Takes up a run that was claimed with others. Its lease is given up when that fails.
+    pub(crate) async fn adopt(&self, lease: Lease) -> Result<Run, EngineError> {
+        let run = lease.run;
+        let lease = self.settle_calls(lease).await?;
+        match self.go_on(run, lease.clone(), Resume::default()).await {
+            Ok(run) => Ok(run),
+            Err(error) => {
+                let _ = self.store.release_lease(&lease).await;
+                Err(error)
+            }
+        }
     }
 
     /// Takes a run up again: the newest checkpoint, and the records after it.
@@ -264,7 +345,7 @@ impl Engine {
     }
 
     /// Shows other processes of this machine that this one is alive. Without it they wait until its leases lapse.
-    fn live(&self) {
+    pub(crate) fn live(&self) {
         let Some(lives) = &self.options.lives else { return };
         let mut life = self.life.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if life.is_none() {

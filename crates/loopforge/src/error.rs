@@ -55,6 +55,9 @@ pub enum EngineError {
     /// Another worker has taken the run up; this one stopped before doing anything more.
     #[error("another worker has taken up {0}; this one stopped")]
     Fenced(RunId),
+    /// The lease could not be renewed and was about to run out; this worker stopped before that. What was archived stays.
+    #[error("the lease on {0} could not be renewed in time; this worker stopped, and whoever claims the run goes on")]
+    Lapsed(RunId),
     /// The owner before has lost the run, but commands that it started are still at work and can't be ended. Nothing was changed.
     #[error("commands that the owner of {0} before had started are still at work, and can't be ended")]
     CallsAtWork(RunId),

@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use crate::clock;
 use crate::error::EngineError;
+use crate::heart::{Heart, Held};
 use crate::killpoint::{self, When};
 
 /// The wait between tries to append while the store fails.
@@ -52,7 +53,7 @@ pub(crate) struct Journal {
     binding: bool,
     last_at: Timestamp,
     /// Until when the lease lasts at least, on the clock that runs since the machine was started.
-    held_until: Duration,
+    held: Held,
     /// How long a failing store is waited for before the run is given up (and can be resumed).
     patience: Duration,
 }
@@ -87,11 +88,17 @@ pub(crate) struct Position {
 }
 
 impl Journal {
-    pub(crate) fn new(store: Arc<dyn Store>, lease: Lease, last_at: Timestamp, patience: Duration) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        lease: Lease,
+        last_at: Timestamp,
+        patience: Duration,
+        heart: Heart,
+    ) -> Self {
         Self {
             submitted: lease.head,
             under_way: VecDeque::new(),
-            held_until: clock::since_boot() + lease.ttl,
+            held: Held::new(heart, clock::since_boot() + lease.ttl),
             store,
             lease,
             pending: Vec::new(),
@@ -110,14 +117,23 @@ impl Journal {
 
     /// Until when the lease lasts at least: what begins later may be somebody else's to do.
     pub(crate) fn held_until(&self) -> Duration {
-        self.held_until
+        self.held.until()
+    }
+
+    /// The same, for whoever watches it.
+    pub(crate) fn held(&self) -> &Held {
+        &self.held
     }
 
     /// Renews the lease.
     pub(crate) async fn renew(&mut self) -> Result<(), StoreError> {
+        // The worker's heartbeat does it for all of its runs.
+        if self.held.left_by_heart() > self.lease.ttl / 2 {
+            return Ok(());
+        }
         let asked = clock::since_boot();
         self.store.renew_lease(&self.lease, self.lease.ttl).await?;
-        self.held_until = asked + self.lease.ttl;
+        self.held.extend(asked + self.lease.ttl);
         Ok(())
     }
 
@@ -249,7 +265,7 @@ impl Journal {
             let Some(oldest) = self.under_way.pop_front() else { break };
             killpoint::at_append(oldest.last(), When::After);
             // Whichever try it was that extended the lease.
-            self.held_until = self.held_until.max(oldest.given + self.lease.ttl);
+            self.held.extend(oldest.given + self.lease.ttl);
             archived.extend(oldest.append.records);
         }
         Ok(archived)

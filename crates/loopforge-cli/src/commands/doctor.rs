@@ -2,17 +2,16 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
-use loopforge_store::sqlite::{SqliteStore, sqlite_version};
+use loopforge_store::sqlite::sqlite_version;
 use loopforge_store::{RunInfo, Store};
 use loopforge_tools::process::sandbox_support;
 use rustix::fs::{Access, access, statvfs};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::context::Context;
+use crate::context::{Context, Place};
 use crate::error::{CliError, Exit};
 use crate::output::{self, Output};
 use crate::text::{bytes, safe};
@@ -68,7 +67,7 @@ impl Doctor {
             ),
             sandbox(),
         ];
-        folder(&context.store_path, &mut findings);
+        folder(context.place.folder(), &mut findings);
         store(context, &mut findings).await;
         let wrong = findings.iter().filter(|finding| finding.level == Level::Problem).count();
         let mut out = Output::new();
@@ -111,9 +110,9 @@ fn sandbox() -> Finding {
 }
 
 /// The nearest folder that is there: the store's own, or where it would be made.
-fn existing_folder(store: &Path) -> PathBuf {
-    let absolute = std::path::absolute(store).unwrap_or_else(|_| store.to_owned());
-    let mut folder = absolute.parent().unwrap_or(Path::new("/"));
+fn existing_folder(folder: &Path) -> PathBuf {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let mut folder = absolute.as_path();
     while !folder.exists() {
         match folder.parent() {
             Some(parent) => folder = parent,
@@ -156,14 +155,12 @@ fn folder(store: &Path, findings: &mut Vec<Finding>) {
 }
 
 async fn store(context: &Context, findings: &mut Vec<Finding>) {
-    let path = &context.store_path;
-    let shown = path.display();
-    if !path.exists() {
-        findings.push(Finding::new(
-            Level::Ok,
-            "store",
-            format!("there is none at {shown} yet; `loopforge run` makes it"),
-        ));
+    let shown = context.place.to_string();
+    if let Place::File(path) = &context.place
+        && !path.exists()
+    {
+        let found = format!("there is none at {shown} yet; `loopforge run` makes it");
+        findings.push(Finding::new(Level::Ok, "store", found));
         return;
     }
     if let Err(error) = look(context, findings).await {
@@ -177,13 +174,15 @@ async fn store(context: &Context, findings: &mut Vec<Finding>) {
 }
 
 async fn look(context: &Context, findings: &mut Vec<Finding>) -> Result<(), CliError> {
-    let path = &context.store_path;
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open_read_only(path)?);
+    let store = context.look()?;
     let damage = store.check().await?;
     let runs: Vec<_> = store.runs(usize::MAX).await?.into_iter().map(|run| context.present(run).0).collect();
-    let size = std::fs::metadata(path).map_or(0, |about| about.len());
+    let size = match &context.place {
+        Place::File(path) => bytes(std::fs::metadata(path).map_or(0, |about| about.len())) + ", ",
+        Place::Postgres(_) => String::new(),
+    };
     let open = runs.iter().filter(|run| !run.status.is_final()).count();
-    let found = format!("{}: {}, {} runs, {open} not ended", path.display(), bytes(size), runs.len());
+    let found = format!("{}: {size}{} runs, {open} not ended", context.place, runs.len());
     if damage.is_empty() {
         findings.push(Finding::new(Level::Ok, "store", format!("{found}; no damage found")));
     }

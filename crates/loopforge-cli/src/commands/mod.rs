@@ -19,6 +19,7 @@ pub mod show;
 pub mod state;
 pub mod trace;
 pub mod watch;
+pub mod worker;
 
 mod progress;
 mod summary;
@@ -41,6 +42,7 @@ pub async fn run(cli: Cli) -> Result<Exit, CliError> {
         Command::Check(command) => command.run(&context),
         Command::Run(command) => command.run(&context).await,
         Command::Resume(command) => command.run(&context).await,
+        Command::Worker(command) => command.run(&context).await,
         Command::Resolve(command) => command.run(&context).await,
         Command::Ls(command) => command.run(&context).await,
         Command::Show(command) => command.run(&context).await,

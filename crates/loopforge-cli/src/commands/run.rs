@@ -1,13 +1,16 @@
 //! `loopforge run FILE`
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use loopforge::gateway::Registry;
 use loopforge::{Prepared, Start, inputs};
+use serde_json::json;
 
 use crate::context::{Context, interruption};
 use crate::error::{CliError, Exit};
+use crate::output::Output;
 
 use super::progress::{Progress, conclude};
 
@@ -19,6 +22,9 @@ pub struct Run {
     /// A value for an input: `name=value`, or `name=@file`
     #[arg(short, long = "input", value_name = "NAME=VALUE")]
     pub inputs: Vec<String>,
+    /// Leave it to the workers of the store, and print the run's id
+    #[arg(short, long)]
+    pub detach: bool,
 }
 
 impl Run {
@@ -31,6 +37,17 @@ impl Run {
         let prepared = Prepared::from_file(&self.file, &Registry::default())?;
         let inputs = inputs::read(&prepared.task, &prepared.base, &self.file.display().to_string(), &self.inputs)?;
         let engine = context.engine()?;
+        if self.detach {
+            let run = engine.queue(&prepared, inputs).await?;
+            let mut out = Output::new();
+            if context.json {
+                out.json(&json!({ "run": run.to_string() }))?;
+            } else {
+                writeln!(out, "{run}")?;
+            }
+            out.finish()?;
+            return Ok(Exit::Success);
+        }
         let progress = Progress::new(context.json, &prepared.task);
         let run = engine.start(prepared, Start { inputs, watcher: Some(progress.watcher()) }).await?;
         let report = run.drive(interruption()).await;

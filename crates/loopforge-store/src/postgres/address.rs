@@ -72,7 +72,9 @@ impl Address {
                 Some(("schema", name)) => name.clone_into(&mut schema),
                 Some(("sslmode", name)) => name.clone_into(&mut mode),
                 Some(("sslrootcert", path)) => roots = Some(PathBuf::from(path.replace("%2F", "/"))),
-                _ => others.push(parameter),
+                // Several, as libpq has them.
+                Some(("host", hosts)) => others.extend(hosts.split(',').map(|host| format!("host={host}"))),
+                _ => others.push(parameter.to_owned()),
             }
         }
         // Quoted nowhere, so that nothing needs to be.

@@ -21,6 +21,7 @@ mod columns;
 mod create;
 mod effects;
 mod error;
+mod hints;
 mod import;
 mod lease;
 mod open;
@@ -56,11 +57,13 @@ use self::address::Address;
 use self::append::Item;
 use self::create::New;
 use self::error::Failed;
+pub use self::hints::PostgresHints;
 use self::import::Import;
 use self::lease::Due;
 use self::pool::{Tries, settle};
 use self::rows::Rows;
 use self::writer::{LANES, Lanes};
+use crate::dispatch::{WithPolling, jittered};
 use crate::sqlite::content::Content;
 use crate::{
     Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Pages, Pruned, RunInfo, RunSize, StateVersion, Store,
@@ -135,6 +138,12 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.place)
+    }
+}
+
 impl Core {
     /// The time, where it isn't the server's.
     fn now(&self) -> Option<i64> {
@@ -202,6 +211,12 @@ impl PostgresStore {
     #[must_use]
     pub fn place(&self) -> &str {
         &self.0.core.place
+    }
+
+    /// Hints between all processes that use this store, and a look at least every `interval`. Needs a runtime.
+    #[must_use]
+    pub fn dispatch(&self, interval: Duration) -> WithPolling<PostgresHints> {
+        WithPolling::new(PostgresHints::start(&self.0.core), interval)
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
@@ -403,7 +418,7 @@ impl Store for PostgresStore {
         let mut leases = self.look_for_due(worker, limit, except).await?;
         let sweeps = {
             let mut claims = self.claims();
-            let due = claims.swept.is_none_or(|at| at.elapsed() >= pool::jittered(SWEEP));
+            let due = claims.swept.is_none_or(|at| at.elapsed() >= jittered(SWEEP));
             // A test's clock jumps over the time between two sweeps.
             let sweeps = due || self.0.core.options.clock.is_some();
             if sweeps {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use tokio_postgres::Config;
 use tokio_postgres_rustls::MakeRustlsConnect;
-use uuid::Uuid;
 
 use super::error::Failed;
 use crate::StoreError;
+use crate::dispatch::jittered;
 
 /// The waits between tries: the first, and the longest. Each is cut by chance, so that many workers don't come at once.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
@@ -65,11 +65,4 @@ impl Tries {
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
         true
     }
-}
-
-/// Between half of a time and the whole of it.
-pub(crate) fn jittered(span: Duration) -> Duration {
-    let (drawn, _) = Uuid::new_v4().as_u64_pair();
-    let part = f64::from(u32::try_from(drawn >> 32).unwrap_or(0)) / f64::from(u32::MAX);
-    span.mul_f64(0.5 + part / 2.0)
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use loopforge_testing::postgres::place;
 
 use super::address::{Address, Tls};
-use super::pool::jittered;
 use super::text::{escape, unescape};
 use super::{PostgresStore, Store};
 use crate::StoreError;
+use crate::dispatch::{Dispatch, Hint, jittered};
 use crate::sqlite::body::KINDS;
 
 #[test]
@@ -118,4 +118,21 @@ async fn many_may_open_a_new_store_at_once() {
     for opening in opened.collect::<Vec<_>>() {
         assert_eq!(opening.await.unwrap(), Ok(()));
     }
+}
+
+#[tokio::test]
+async fn hints_reach_the_other_processes_of_a_store() {
+    let url = place();
+    let (one, other) = (PostgresStore::open(&url).await.unwrap(), PostgresStore::open(&url).await.unwrap());
+    // Without a look of their own for as long as the test takes.
+    let (one, other) = (one.dispatch(Duration::from_secs(3_600)), other.dispatch(Duration::from_secs(3_600)));
+    let run = crate::testing::samples::new_run().id;
+    let hint = loop {
+        one.wake(run).await;
+        // The listener may not have begun to listen yet; hints that are lost are said again here.
+        if let Ok(hint) = tokio::time::timeout(Duration::from_millis(200), other.next()).await {
+            break hint;
+        }
+    };
+    assert_eq!(hint, Hint::LookYourself);
 }

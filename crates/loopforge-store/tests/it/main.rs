@@ -4,6 +4,7 @@
 mod archive;
 mod conformance;
 mod damage;
+mod failover;
 mod failures;
 mod half_made;
 mod opening;

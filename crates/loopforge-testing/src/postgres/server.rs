@@ -57,14 +57,12 @@ impl Server {
     pub fn standby(&self, name: &str) -> Self {
         let folder = new_folder(&self.programs);
         let mut copy = self.programs.command("pg_basebackup");
-        copy.arg("-D").arg(folder.path().join("data")).arg("-h").arg(self.folder.path());
-        copy.args(["-U", USER, "-R", "-X", "stream", "-c", "fast", "--no-sync"]);
+        // Kept in the copy's own settings, where they can be changed: those of the command line can't.
+        let link = format!("host={} user={USER} application_name={name}", self.folder.path().display());
+        copy.arg("-D").arg(folder.path().join("data")).args(["-d", &link]);
+        copy.args(["-R", "-X", "stream", "-c", "fast", "--no-sync"]);
         output(&mut copy);
-        let link =
-            format!("primary_conninfo=host={} user={USER} application_name={name}", self.folder.path().display());
-        let mut settings: Vec<String> =
-            self.settings.iter().filter(|setting| !setting.starts_with("synchronous_standby_names")).cloned().collect();
-        settings.push(link);
+        let settings = self.settings.clone();
         let mut server = Self { programs: self.programs.clone(), folder, settings, guard: None };
         server.start_again();
         server

@@ -19,7 +19,7 @@ use loopforge_core::expression::Values;
 use loopforge_core::id::{BranchId, ContentHash, RunId};
 use loopforge_core::payload::NotLoaded;
 use loopforge_core::prompt::History;
-use loopforge_core::record::{About, ActionId, Event, Outcome, QuestionAsked, Record, RunPaused};
+use loopforge_core::record::{About, ActionId, Event, Outcome, QuestionAsked, Record, RunPaused, RunStatus};
 use loopforge_core::run::{Call, Draft, Idle, Move, RunState};
 use loopforge_core::time::Timestamp;
 use loopforge_store::{Lease, Store, StoreError, StoredCheckpoint};
@@ -28,7 +28,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::engine::{Engine, Options};
+use crate::engine::{Company, Engine, Options};
 use crate::error::EngineError;
 use crate::gateway::attempt::{Asked, Overdue, Tried};
 use crate::hooks::Hooks;
@@ -112,7 +112,8 @@ impl Run {
         workspace: PathBuf,
         watcher: Option<Watcher>,
     ) -> Self {
-        let journal = Journal::new(Arc::clone(&engine.store), lease, state.last_at, engine.options.store_patience);
+        let (store, heart) = (Arc::clone(&engine.store), engine.heart.clone());
+        let journal = Journal::new(store, lease, state.last_at, engine.options.store_patience, heart);
         Self {
             id: state.run,
             store: Arc::clone(&engine.store),
@@ -187,7 +188,7 @@ impl Run {
     /// there. [`EngineError::Fenced`] when another worker took the run up: this one has changed nothing since.
     pub async fn drive(mut self, cancel: CancellationToken) -> Result<Report, EngineError> {
         self.cancel = cancel;
-        let worked = self.work().await;
+        let worked = if self.options.stop_before_lapse { self.work_while_held().await } else { self.work().await };
         // Whatever still runs belongs to nobody now. Reads may be made again; writes are found to be unknown.
         for flight in self.in_flight.values() {
             flight.cancel.cancel();
@@ -199,8 +200,41 @@ impl Run {
             }
             Err(error) => Err(error),
         };
-        self.leave().await;
+        if matches!(report, Err(EngineError::Lapsed(_))) {
+            self.drop_all().await;
+        } else {
+            self.leave().await;
+        }
         report
+    }
+
+    /// Works until the lease is about to run out. Then another may take the run up, so all that is under way ends before.
+    async fn work_while_held(&mut self) -> Result<bool, EngineError> {
+        let (held, margin, id) = (self.journal.held().clone(), self.margin(), self.id);
+        tokio::select! {
+            // First, so that one who was stopped for long does nothing more.
+            biased;
+            () = held.nearly_over(margin) => Err(EngineError::Lapsed(id)),
+            worked = self.work() => worked,
+        }
+    }
+
+    /// How long before its end a lease that can't be renewed is taken for lost: the time in which commands are ended.
+    fn margin(&self) -> Duration {
+        (self.options.lease_ttl / 4).min(LAST_WRITES * 2)
+    }
+
+    /// Ends all that is under way, within what is left of the lease, and asks the store for nothing more.
+    async fn drop_all(mut self) {
+        let deadline = tokio::time::Instant::now() + self.margin() / 2;
+        while self.in_flight.values().any(|flight| flight.write) {
+            match tokio::time::timeout_at(deadline, self.at_work.join_next()).await {
+                Ok(Some(Ok(Done::Tried(tried)))) => drop(self.in_flight.remove(&tried.call.action)),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.at_work.shutdown().await;
     }
 
     /// Gives the lease up, once no write of this owner is at work any more: the next one asks whether they happened.
@@ -419,6 +453,13 @@ impl Run {
             return Ok(settled);
         }
         let until = wake.map(|at| at.since(clock::now())).unwrap_or(Duration::MAX);
+        if !waits && self.hooks.is_idle() && self.is_left_to_others(wake, until) {
+            let settled = !self.journal.is_under_way() && !self.journal.has_pending();
+            self.flush().await?;
+            if settled {
+                return Ok(true);
+            }
+        }
         let renew = self.options.lease_ttl / 3;
         let mut renewed = false;
         tokio::select! {
@@ -433,6 +474,17 @@ impl Run {
             self.renew().await?;
         }
         Ok(false)
+    }
+
+    /// Whether a run that does nothing but wait is left to whoever claims it when its time has come. Then nothing but a row waits.
+    fn is_left_to_others(&self, wake: Option<Timestamp>, wait: Duration) -> bool {
+        match self.options.company {
+            Company::Alone => false,
+            Company::Shared { longest_wait } => {
+                let claimable = self.state.status() == RunStatus::Waiting && self.state.wake_at() == wake;
+                wait > longest_wait && claimable && self.ready.is_empty() && self.held.is_empty()
+            }
+        }
     }
 
     /// Nothing was appended for a while: the lease must not lapse meanwhile, and an old checkpoint is replaced.
@@ -478,8 +530,11 @@ impl Run {
                 Ok(None) | Err(_) => break,
             }
         }
-        let reason = "interrupted".to_owned();
-        self.record(vec![Event::RunPaused(RunPaused { reason }).into()])?;
+        // One that is shared goes on with the next worker.
+        if self.options.company == Company::Alone {
+            let reason = "interrupted".to_owned();
+            self.record(vec![Event::RunPaused(RunPaused { reason }).into()])?;
+        }
         // The archive is written to the end, although the interruption has been asked for.
         self.cancel = CancellationToken::new();
         self.flush().await

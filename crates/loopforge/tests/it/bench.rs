@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use loopforge::gateway::Registry;
-use loopforge::{Engine, EngineError, Options, Prepared, Report, Resume, Run, Start};
+use loopforge::{Company, Engine, EngineError, Options, Prepared, Report, Resume, Run, Start};
 use loopforge_core::expression::StateValue;
 use loopforge_core::id::{RunId, Seq, StepNo};
 use loopforge_core::json::Json;
@@ -180,6 +180,15 @@ impl Bench {
         options.store_patience = self.patience;
         options.lease_ttl = self.lease_ttl;
         options.ask_again = vec![Duration::from_millis(1); 2];
+        Engine::new(Arc::clone(&self.store), options).with_tools(self.registry.clone())
+    }
+
+    /// The same for a worker that shares the runs of the store.
+    pub(crate) fn shared_engine(&self, longest_wait: Duration) -> Engine {
+        let mut options = Options::new(self.folder.path().join("runs"));
+        options.store_patience = self.patience;
+        options.company = Company::Shared { longest_wait };
+        options.stop_before_lapse = true;
         Engine::new(Arc::clone(&self.store), options).with_tools(self.registry.clone())
     }
 

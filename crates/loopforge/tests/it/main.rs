@@ -6,6 +6,7 @@ mod agent;
 mod ahead;
 mod archives;
 mod bench;
+mod fleet;
 mod graph;
 mod hooks;
 mod laws;

@@ -8,9 +8,11 @@ use loopforge_core::json::Json;
 use loopforge_core::record::{RunOutcome, RunStatus};
 use loopforge_core::time::Timestamp;
 use loopforge_core::tool::ToolResult;
-use loopforge_store::StoreError;
 use loopforge_store::memory::MemoryStore;
+use loopforge_store::postgres::{self, PostgresStore};
 use loopforge_store::testing::{Fault, Faulty, ManualClock};
+use loopforge_store::{Store, StoreError};
+use loopforge_testing::postgres::place;
 use loopforge_tools::EffectStatus;
 use tokio_util::sync::CancellationToken;
 
@@ -62,26 +64,43 @@ async fn whatever_append_fails_each_effect_is_made_once_and_the_run_ends_after_t
     for position in 0..WRITING_CALLS {
         for fault in [Fault::BeforeCommit(broken()), Fault::AfterCommit(StoreError::Unavailable("gone".to_owned()))] {
             let clock = ManualClock::new(Timestamp(1));
-            let store = Arc::new(Faulty::new(MemoryStore::with_clock(clock.clock())));
-            store.plan(std::iter::repeat_n(Fault::None, position).chain([fault.clone()]));
-            let put = askable();
-            let mut bench = Bench::on(Arc::clone(&store) as _, WRITES).tool("put", &put);
-            bench.patience = Duration::ZERO;
-            let mut report = attempt(&bench).await;
-            if report.is_err() {
-                clock.advance(Duration::from_secs(61));
-                report = attempt(&bench).await;
-            }
-            match report {
-                Ok(report) => assert_eq!(report.outcome, Some(RunOutcome::Succeeded), "{fault:?} at {position}"),
-                // Only the word of the last append was lost.
-                Err(EngineError::Ended { status: RunStatus::Succeeded, .. }) => {}
-                Err(error) => panic!("{fault:?} at {position}: {error}"),
-            }
-            assert_eq!(sorted(put.called_with("n")), [1, 2, 3, 4], "{fault:?} at {position}");
-            assert_eq!(bench.store.check().await.unwrap(), []);
+            each_effect_is_made_once(MemoryStore::with_clock(clock.clock()), &clock, &fault, position).await;
         }
     }
+}
+
+/// The same on PostgreSQL, at some of the places.
+#[tokio::test]
+async fn whatever_append_fails_in_postgres_each_effect_is_made_once() {
+    for position in [0, 1, 2, 5, 9] {
+        let clock = ManualClock::new(Timestamp(1));
+        let mut options = postgres::Options::default();
+        options.clock = Some(clock.clock());
+        let store = PostgresStore::new_with(&place(), options).unwrap();
+        let fault = Fault::AfterCommit(StoreError::Unavailable("gone".to_owned()));
+        each_effect_is_made_once(store, &clock, &fault, position).await;
+    }
+}
+
+async fn each_effect_is_made_once(store: impl Store + 'static, clock: &ManualClock, fault: &Fault, position: usize) {
+    let store = Arc::new(Faulty::new(store));
+    store.plan(std::iter::repeat_n(Fault::None, position).chain([fault.clone()]));
+    let put = askable();
+    let mut bench = Bench::on(Arc::clone(&store) as _, WRITES).tool("put", &put);
+    bench.patience = Duration::ZERO;
+    let mut report = attempt(&bench).await;
+    if report.is_err() {
+        clock.advance(Duration::from_secs(61));
+        report = attempt(&bench).await;
+    }
+    match report {
+        Ok(report) => assert_eq!(report.outcome, Some(RunOutcome::Succeeded), "{fault:?} at {position}"),
+        // Only the word of the last append was lost.
+        Err(EngineError::Ended { status: RunStatus::Succeeded, .. }) => {}
+        Err(error) => panic!("{fault:?} at {position}: {error}"),
+    }
+    assert_eq!(sorted(put.called_with("n")), [1, 2, 3, 4], "{fault:?} at {position}");
+    assert_eq!(bench.store.check().await.unwrap(), []);
 }
 
 #[tokio::test]
