@@ -48,9 +48,13 @@ impl Engine {
         Ok(Some(Draft { event: Event::ChangesAccepted(ChangesAccepted { by, version, task }), blobs }))
     }
 
-    /// The other task that `text` is; none when it is the run's own.
-    async fn other_task(&self, run: &Run, text: TaskText) -> Result<Option<(ChangedTask, Arc<Prepared>)>, EngineError> {
-        let old = run.prepared();
+    /// The other task that `text` is; none when it is the run's own. A run can be lent to another thread, but not shared with one.
+    async fn other_task(
+        &self,
+        run: &mut Run,
+        text: TaskText,
+    ) -> Result<Option<(ChangedTask, Arc<Prepared>)>, EngineError> {
+        let old = Arc::clone(run.prepared());
         if text.source == old.source {
             return Ok(None);
         }

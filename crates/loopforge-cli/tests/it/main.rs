@@ -3,6 +3,7 @@
 mod cases;
 mod crash;
 mod examples;
+mod fleet;
 mod http;
 mod look;
 mod notices;

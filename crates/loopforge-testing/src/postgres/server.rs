@@ -97,6 +97,18 @@ impl Server {
         url(self.folder.path())
     }
 
+    /// Lets anybody from a network in, without a password.
+    ///
+    /// # Panics
+    /// When its settings can't be written.
+    pub fn trust(&self, network: &str) {
+        let path = self.folder.path().join("data/pg_hba.conf");
+        let before = std::fs::read_to_string(&path).expect("the settings are there");
+        std::fs::write(&path, format!("{before}\nhost all all {network} trust\n"))
+            .expect("the settings can be written");
+        self.sql("select pg_reload_conf()");
+    }
+
     /// Ends it as a crash would: at once, without writing anything back.
     pub fn crash(&mut self) {
         let Some(mut guard) = self.guard.take() else { return };

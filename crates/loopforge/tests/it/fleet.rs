@@ -181,17 +181,12 @@ subgoals: [{ id: a, steps: [{ call: put }, { call: slow }] }]
 #[tokio::test]
 async fn a_run_that_waits_is_held_by_nobody() {
     const WAITS: &str = "
-tools: { flaky: { builtin: flaky, retry: { max_attempts: 2, backoff: [1s] } } }
-subgoals: [{ id: a, steps: [{ call: flaky }] }]
+tools: { put: { builtin: put } }
+subgoals: [{ id: a, steps: [{ call: put }, { wait: 500ms }, { call: put }] }]
 ";
-    let flaky = Scripted::read(|asked| async move {
-        match asked.number {
-            1 => ToolResult::failure(loopforge_core::tool::Code::Unavailable, "not now"),
-            _ => ToolResult::success(Json::Null),
-        }
-    });
+    let put = Scripted::write_echo();
     let store = Arc::new(PostgresStore::new(&place()).unwrap());
-    let bench = Bench::on(store, WAITS).tool("flaky", &flaky);
+    let bench = Bench::on(store, WAITS).tool("put", &put);
     let engine = bench.shared_engine(Duration::ZERO);
     let run = engine.queue(&bench.prepared(), Default::default()).await.unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -205,7 +200,7 @@ subgoals: [{ id: a, steps: [{ call: flaky }] }]
     let seen = seen.lock().unwrap().clone();
     assert_eq!(seen, [(RunStatus::Waiting, None), (RunStatus::Succeeded, Some(RunOutcome::Succeeded))]);
     assert_eq!(bench.store.run(run).await.unwrap().status, RunStatus::Succeeded);
-    assert_eq!(flaky.calls().len(), 2);
+    assert_eq!(put.calls().len(), 2);
 }
 
 /// A run that can't be taken up is told, given up, and doesn't keep the others from their turn.
