@@ -150,6 +150,7 @@ fn over_http(
     let api = setup.api.or(known.map(|known| known.api)).unwrap_or(Api::Chat);
     let url = endpoint(&address, api)?;
     let official = matches!(url.host_str(), Some("api.openai.com" | "api.anthropic.com"));
+    let mistral = provider == "mistral" || url.host_str().is_some_and(|host| host.ends_with("mistral.ai"));
     // A key goes where it belongs: to an address that the task gives only if the task names the key, too.
     let key = match &setup.api_key_env {
         Some(name) => {
@@ -189,6 +190,7 @@ fn over_http(
             provider: provider.to_owned(),
             model: model.to_owned(),
             official,
+            no_user_after_results: mistral,
             max_output_tokens: setup.max_output_tokens,
             body: setup.body.clone(),
         },

@@ -83,6 +83,9 @@ fn setup(name: &str, spec: &ModelSpec, first: bool) -> Setup {
     Setup {
         base_url: spec.base_url.clone().filter(|_| own),
         api_key_env: spec.api_key_env.clone().filter(|_| own),
+        api: spec.api.filter(|_| own),
+        headers: if own { spec.headers.clone() } else { Default::default() },
+        body: if own { spec.body.clone().into_iter().collect() } else { Default::default() },
         context_window: spec.context_window.filter(|_| first),
         ..Setup::named(name)
     }

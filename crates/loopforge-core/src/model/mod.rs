@@ -17,4 +17,4 @@ pub use error::{ErrorKind, ModelError};
 pub use message::{Block, CallResult, Message, Opaque, Role, ToolCall};
 pub use price::{LongPrice, Money, Price};
 pub use reply::{Reply, StopReason, Usage};
-pub use request::{Effort, OutputSchema, Request, ToolChoice, ToolSchema};
+pub use request::{Api, Effort, OutputSchema, Request, ToolChoice, ToolSchema};

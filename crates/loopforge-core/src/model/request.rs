@@ -170,3 +170,27 @@ impl Effort {
         }
     }
 }
+
+/// The form in which a server is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Api {
+    /// OpenAI's chat completions, which most servers speak (`POST BASE/chat/completions`).
+    Chat,
+    /// OpenAI's Responses (`POST BASE/responses`).
+    Responses,
+    /// Anthropic's Messages (`POST BASE/v1/messages`).
+    Messages,
+}
+
+impl Api {
+    /// Its name in the task file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Messages => "messages",
+        }
+    }
+}

@@ -1,7 +1,12 @@
 //! The `model` block of a task: which models think for it.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::json::Json;
+use crate::model::Api;
 
 /// The models of a task. `model: provider/name` alone is enough; the rest has defaults.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -16,6 +21,15 @@ pub struct ModelSpec {
     /// The environment variable with the key. The key itself never stands in a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
+    /// How it is spoken to, when not as the provider's name says: `chat` for a name of your own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<Api>,
+    /// Headers sent along. `${env.NAME}` is replaced.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Members that replace those of each request's body; `null` takes one out. For servers that are particular.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub body: BTreeMap<String, Json>,
     /// Tokens that the model can take in and write, together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,

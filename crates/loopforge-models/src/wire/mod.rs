@@ -14,8 +14,8 @@ mod testing;
 
 use bytes::Bytes;
 use loopforge_core::json::Json;
+pub use loopforge_core::model::Api;
 use loopforge_core::model::{Block, ModelError, Reply, Request, StopReason, Usage};
-use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use crate::Delta;
@@ -26,30 +26,6 @@ pub(crate) use json::unreadable;
 pub(crate) use names::Names;
 pub(crate) use reader::Reader;
 
-/// The form in which a server is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Api {
-    /// OpenAI's chat completions, which most servers speak (`POST BASE/chat/completions`).
-    Chat,
-    /// OpenAI's Responses (`POST BASE/responses`).
-    Responses,
-    /// Anthropic's Messages (`POST BASE/v1/messages`).
-    Messages,
-}
-
-impl Api {
-    /// Its name in the task file.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Responses => "responses",
-            Self::Messages => "messages",
-        }
-    }
-}
-
 /// What shapes requests to one model besides the prompt.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Options {
@@ -59,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) model: String,
     /// The server is the provider's own, not one that only speaks like it: its newer fields are known.
     pub(crate) official: bool,
+    /// The server refuses a message of the user right after results of tools (Mistral does).
+    pub(crate) no_user_after_results: bool,
     /// The most tokens of output, where the request says nothing.
     pub(crate) max_output_tokens: Option<u32>,
     /// Members that replace those of the body; `null` takes one out.
@@ -89,6 +67,11 @@ pub(crate) fn encode(api: Api, request: &Request, options: &Options) -> Encoded 
         }
     }
     Encoded { body: body.to_string().into(), names }
+}
+
+/// A temperature in as many digits as people give: `0.2`, also where it was a shorter float before.
+fn temperature(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }
 
 /// What reads the replies of `api`.

@@ -1,6 +1,7 @@
 //! The readers of the task file's parts, one for each type.
 
 use super::{Decoder, Finding, Node, ProblemCode, Value};
+use crate::model::Api;
 use crate::task::{
     Alternative, Entry, Evaluator, ForEach, Grants, Hook, HookAction, HookEvent, Input, Lifecycle, Limits, Mode,
     ModelSpec, Net, OnFailure, OnLimit, OnMaxSteps, Retry, Sandbox, SandboxSwitch, Status, StatusProcess, Subgoal,
@@ -74,6 +75,11 @@ impl Decoder<'_, '_, '_> {
             name: String::new(),
             base_url: self.optional(f, "base_url", Self::text),
             api_key_env: self.optional(f, "api_key_env", Self::text),
+            api: self.optional(f, "api", |d, n| {
+                d.word(n, &[("chat", Api::Chat), ("responses", Api::Responses), ("messages", Api::Messages)])
+            }),
+            headers: self.optional(f, "headers", |d, n| d.map(n, Self::text)).unwrap_or_default(),
+            body: self.optional(f, "body", |d, n| d.map(n, |_, value| Some(value.to_json()))).unwrap_or_default(),
             context_window: self.optional(f, "context_window", Self::whole),
             context_budget: self.optional(f, "context_budget", Self::whole),
             temperature: self.optional(f, "temperature", Self::temperature),

@@ -107,3 +107,16 @@ fn the_reference_names_every_key_and_fact() {
         assert!(reference.contains(&line), "{line}");
     }
 }
+
+#[test]
+fn a_model_says_how_its_server_is_spoken_to() {
+    let file = "name: a\ngoal: b\nmodel:\n  use: local/qwen\n  base_url: http://127.0.0.1:1/v1\n  api: messages\n  \
+                headers: { x-team: '${env.TEAM}' }\n  body: { stream_options: null, top_k: 5 }\nsubgoals: [{ id: x, goal: y }]\n";
+    let model = task::read(file, "task.yaml", &catalog()).unwrap().model.unwrap();
+    assert_eq!(model.api, Some(loopforge_core::model::Api::Messages));
+    assert_eq!(model.headers["x-team"], "${env.TEAM}");
+    assert_eq!((&model.body["stream_options"], &model.body["top_k"]), (&Value::Null, &Value::from(5)));
+    let wrong = file.replace("api: messages", "api: soap");
+    let problems = task::read(&wrong, "task.yaml", &catalog()).unwrap_err();
+    assert!(problems.to_string().contains("not one of chat, responses, messages"), "{problems}");
+}

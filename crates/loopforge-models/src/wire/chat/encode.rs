@@ -5,7 +5,7 @@ use loopforge_core::model::{Arguments, Block, Message, Opaque, Request, Role, To
 use serde_json::{Map, json};
 
 use super::{CALL_EXTRA, CONTENT_PART};
-use crate::wire::{Names, Options};
+use crate::wire::{self, Names, Options};
 
 pub(in crate::wire) fn encode(request: &Request, options: &Options, names: &Names) -> Json {
     let mut body = json!({
@@ -42,7 +42,7 @@ pub(in crate::wire) fn encode(request: &Request, options: &Options, names: &Name
         body[if options.official { "max_completion_tokens" } else { "max_tokens" }] = json!(limit);
     }
     if let Some(temperature) = request.temperature {
-        body["temperature"] = json!(temperature);
+        body["temperature"] = json!(wire::temperature(temperature));
     }
     if let Some(effort) = request.effort {
         body["reasoning_effort"] = json!(effort.name());
@@ -76,7 +76,9 @@ fn messages(request: &Request, options: &Options, names: &Names) -> Vec<Json> {
                 let text = message.text();
                 match all.last_mut() {
                     // Templates of several models want roles to alternate.
-                    Some(last) if last["role"] == "user" => {
+                    Some(last)
+                        if last["role"] == "user" || (options.no_user_after_results && last["role"] == "tool") =>
+                    {
                         let before = last["content"].as_str().unwrap_or_default();
                         last["content"] = json!(format!("{before}\n\n{text}"));
                     }

@@ -383,7 +383,7 @@ fn a_request_is_written_as_servers_want_it() {
     request.tool_choice = ToolChoice::Tool("shop.fetch".to_owned());
     request.parallel_calls = false;
     request.max_output_tokens = Some(50);
-    request.temperature = Some(0.2);
+    request.temperature = Some(f64::from(0.2_f32));
     request.effort = Some(Effort::Low);
     request.stop = vec!["END".to_owned()];
     request.cache_key = Some("run_1".to_owned());
@@ -413,6 +413,16 @@ fn a_request_is_written_as_servers_want_it() {
     assert_eq!(sent["max_completion_tokens"], json!(50));
     assert_eq!(sent["prompt_cache_key"], json!("run_1"));
     assert_eq!(sent.get("max_tokens"), None);
+}
+
+#[test]
+fn a_status_after_results_goes_into_them_where_the_server_wants_no_user_there() {
+    let mut request = Request::new("p/m", "", vec![Message::assistant(vec![call("a", "x", "{}")])]);
+    let result = CallResult { call: "a".to_owned(), content: "page".to_owned(), is_error: false };
+    request.messages.extend([Message::results(vec![result]), Message::user("status")]);
+    let sent = body(Api::Chat, &request, &Options { no_user_after_results: true, ..options() });
+    let expected = json!({ "role": "tool", "tool_call_id": "a", "content": "page\n\nstatus" });
+    assert_eq!(sent["messages"].as_array().unwrap()[1..], [expected]);
 }
 
 #[test]
@@ -481,4 +491,43 @@ fn details_and_signatures_go_back_as_they_came_in_their_places() {
     assert_eq!(message["content"], json!([{ "type": "thinking", "thinking": [] }, { "type": "text", "text": "ok" }]));
     assert_eq!(message["tool_calls"][0]["extra_content"]["google"]["thought_signature"], json!("s1"));
     assert_eq!(message["tool_calls"][0]["id"], json!("a"));
+}
+
+proptest::proptest! {
+    /// Whatever comes, in whatever order, is a reply or an error, and no panic.
+    #[test]
+    fn any_events_are_read_without_a_panic(
+        parts in proptest::collection::vec("(data: )?(\\{\"(choices|error|type|usage|delta|item|content_block)\":|\\[|\\{\\}|null|1|\"x\"|\\]|\\}|,|\\[DONE\\]|\n|\n\n){1,6}", 0..12),
+    ) {
+        for api in [Api::Chat, Api::Responses, Api::Messages] {
+            let _ = read(api, parts.concat().as_bytes());
+        }
+    }
+
+    /// Members of any type in the places where others are promised.
+    #[test]
+    fn any_types_are_read_without_a_panic(
+        keys in proptest::collection::vec(proptest::sample::select(vec![
+            "choices", "delta", "message", "content", "tool_calls", "function", "arguments", "index", "id", "name", "usage", "error",
+            "type", "output_index", "item", "output", "response", "content_block", "reasoning_details", "finish_reason", "partial_json",
+        ]), 1..6),
+        leaf in proptest::sample::select(vec!["null", "[]", "{}", "1", "-1.5", "\"x\"", "[[]]", "[null]", "[{}]", "true"]),
+        kind in proptest::sample::select(vec![
+            "", "content_block_start", "content_block_delta", "message_start", "message_delta", "response.output_item.done",
+            "response.completed", "response.output_text.delta", "error",
+        ]),
+        lists in proptest::collection::vec(proptest::bool::ANY, 6),
+    ) {
+        let mut json: Json = serde_json::from_str(leaf).unwrap();
+        for (key, list) in keys.iter().zip(lists) {
+            json = json!({ *key: json, "type": kind });
+            if list {
+                json = json!([json]);
+            }
+        }
+        for api in [Api::Chat, Api::Responses, Api::Messages] {
+            let _ = read(api, &stream(std::slice::from_ref(&json)));
+            let _ = read(api, json.to_string().as_bytes());
+        }
+    }
 }

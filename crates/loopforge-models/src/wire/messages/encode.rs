@@ -5,7 +5,7 @@ use loopforge_core::model::{Arguments, Block, Request, Role, ToolChoice};
 use serde_json::{Map, json};
 
 use crate::wire::chat::is_own;
-use crate::wire::{Names, Options};
+use crate::wire::{self, Names, Options};
 
 /// The provider wants a limit. This is one that every model of it allows.
 const MAX_OUTPUT: u32 = 8192;
@@ -60,7 +60,7 @@ pub(in crate::wire) fn encode(request: &Request, options: &Options, names: &Name
     body["messages"] = Json::Array(messages(request, options, names, marks));
     if let Some(temperature) = request.temperature.filter(|_| request.effort.is_none()) {
         // While it thinks, the model takes no other temperature than its own.
-        body["temperature"] = json!(temperature);
+        body["temperature"] = json!(wire::temperature(temperature));
     }
     if !request.stop.is_empty() {
         body["stop_sequences"] = json!(request.stop);

@@ -5,7 +5,7 @@ use loopforge_core::model::{Block, Request, Role, ToolChoice};
 use serde_json::json;
 
 use crate::wire::chat::{arguments_text, is_own, is_strict};
-use crate::wire::{Names, Options};
+use crate::wire::{self, Names, Options};
 
 pub(in crate::wire) fn encode(request: &Request, options: &Options, names: &Names) -> Json {
     let mut body = json!({
@@ -48,7 +48,7 @@ pub(in crate::wire) fn encode(request: &Request, options: &Options, names: &Name
         body["max_output_tokens"] = json!(limit);
     }
     if let Some(temperature) = request.temperature {
-        body["temperature"] = json!(temperature);
+        body["temperature"] = json!(wire::temperature(temperature));
     }
     if let Some(effort) = request.effort {
         body["reasoning"] = json!({ "effort": effort.name() });
