@@ -227,6 +227,11 @@ impl Journal {
         self.under_way.len() >= UNDER_WAY
     }
 
+    /// Whether half as many are: then the store had better begin, so that flushing and computing overlap.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.under_way.len() >= UNDER_WAY / 2
+    }
+
     /// Waits until the oldest append that is under way has its answer; for ever when none is. Can be dropped at any time.
     pub(crate) async fn answered(&mut self) {
         match self.under_way.front_mut() {
@@ -373,9 +378,12 @@ fn needs(event: &Event) -> Option<Durability> {
 }
 
 /// Whether even a read waits until an event is archived. Verdicts and failed tries of reads are made again by making the reads
-/// again; those of a write come with its outcome, which binds.
+/// again; those of a write come with its outcome, which binds. A model's reply was paid for.
 fn binds(event: &Event) -> bool {
-    needs(event) == Some(Durability::Hard) && !matches!(event, Event::StepEvaluated(_))
+    match event {
+        Event::StepEvaluated(_) | Event::AttemptFailed(_) | Event::HookSent(_) => false,
+        _ => needs(event).is_some(),
+    }
 }
 
 /// Whether the outcome of a call with this effect must be archived as soon as it is known.

@@ -14,7 +14,8 @@
 //! steps per second with them, and a fifth fewer with 16 KiB. So pages have 4 KiB.
 //!
 //! Flushes: a hard commit makes one, a soft one none. Writing the log back makes two more for every 2,000 pages (8
-//! MiB), after the answers. 500 runs at once share each flush among about a hundred steps.
+//! MiB), after the answers. Appends that were submitted wait up to 5 ms for others, so runs share flushes with each other
+//! and with themselves.
 
 mod append;
 pub(crate) mod body;
@@ -28,6 +29,7 @@ mod lease;
 mod log;
 mod open;
 mod prune;
+mod queue;
 mod read;
 mod reader;
 mod writer;
@@ -128,17 +130,19 @@ impl SqliteStore {
         hard: bool,
         operation: impl FnMut(&rusqlite::Connection) -> Result<T, Failed> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.queue(hard, operation).await?.await
+        self.queue(hard, true, operation).await?.await
     }
 
-    /// Puts `operation` behind those that wait already. The answer comes after the commit.
+    /// Puts `operation` behind those that wait already. The answer comes after the commit; without `hurry`, when it is asked
+    /// for or others come along.
     async fn queue<T: Send + 'static>(
         &self,
         hard: bool,
+        hurry: bool,
         operation: impl FnMut(&rusqlite::Connection) -> Result<T, Failed> + Send + 'static,
     ) -> Result<Answer<T>, StoreError> {
         match &self.0.writer {
-            Some(writer) => writer.submit(hard, operation).await,
+            Some(writer) => writer.submit(hard, hurry, operation).await,
             None => Err(StoreError::ReadOnly(format!("{} was opened for looking only", self.0.path.display()))),
         }
     }
@@ -230,7 +234,9 @@ impl Store for SqliteStore {
     }
 
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError> {
-        self.submit(lease, append).await.await
+        let mut ticket = self.submit(lease, append).await;
+        ticket.hurry();
+        ticket.await
     }
 
     async fn submit(&self, lease: &Lease, append: Append) -> Ticket {
@@ -240,8 +246,11 @@ impl Store for SqliteStore {
         };
         let (hard, clock) = (head.hard, self.0.clock.clone());
         let operation = move |connection: &rusqlite::Connection| append::append(connection, &head, &batch, clock.now());
-        match self.queue(hard, operation).await {
-            Ok(answer) => Ticket::new(answer),
+        match self.queue(hard, false, operation).await {
+            Ok(answer) => {
+                let hurry = answer.hurry();
+                Ticket::new(answer).on_hurry(hurry)
+            }
             Err(error) => Ticket::answered(Err(error)),
         }
     }

@@ -1,7 +1,7 @@
 //! The one thread that writes.
 //!
-//! It takes whatever operations are waiting, runs them in one transaction, and answers each after the commit: with many
-//! runs at work one flush of the disk serves many appends, and with one run nothing waits for company.
+//! It takes whatever operations are waiting (see [`super::queue`]), runs them in one transaction, and answers each after
+//! the commit: one flush of the disk serves many appends.
 //!
 //! It also keeps the write-ahead log short. SQLite would do that within a commit; here it happens after the answers, so
 //! that no append waits for it.
@@ -17,18 +17,13 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
 use rusqlite::wal::CheckpointMode;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::error::{Failed, store_error};
 use super::identity::Identity;
 use super::open::{self, Options};
+use super::queue::Queue;
 use crate::StoreError;
-
-/// Operations in one transaction. More gains nothing: beyond a hundred or so only the wait of each grows.
-const LARGEST_BATCH: usize = 256;
-
-/// Operations that may wait. Beyond it, callers wait for a place: that slows them down to what the disk can take.
-const QUEUE: usize = 1024;
 
 /// Pages in the write-ahead log from which on it is written back to the database when nothing waits.
 const WAL_IDLE_PAGES: u32 = 2_000;
@@ -43,14 +38,14 @@ const WAL_PATIENCE: Duration = Duration::from_millis(100);
 /// database.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    queue: Option<mpsc::Sender<Box<dyn Work>>>,
+    queue: Arc<Queue>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Writer {
     /// Starts the thread with a connection that is ready to write.
     pub(crate) fn start(path: PathBuf, options: Options, connection: Connection) -> std::io::Result<Self> {
-        let (queue, waiting) = mpsc::channel(QUEUE);
+        let queue = Arc::new(Queue::new());
         let opened = Identity::of(&path)?;
         let mut state = State {
             path,
@@ -62,49 +57,70 @@ impl Writer {
             wal_seen: 0,
             wal_next_try: 0,
         };
+        let serving = Serving(Arc::clone(&queue));
         let thread = thread::Builder::new().name("loopforge-store".to_owned()).spawn(move || {
             state.adopt(connection);
-            state.work(waiting);
+            state.work(&serving.0);
         })?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+        Ok(Self { queue, thread: Some(thread) })
     }
 
     /// Puts `operation` behind those that wait already. It is run in a transaction, and answered after the commit; a
-    /// `hard` one after a flush of the disk.
+    /// `hard` one after a flush of the disk. Without `hurry` it may wait for others, until [`Answer::hurry`] is called.
     ///
     /// The operation may be run more than once, each time after all that it wrote was taken back.
     pub(crate) async fn submit<T: Send + 'static>(
         &self,
         hard: bool,
+        hurry: bool,
         operation: impl FnMut(&Connection) -> Result<T, Failed> + Send + 'static,
     ) -> Result<Answer<T>, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let queue = self.queue.as_ref().ok_or_else(stopped)?;
-        let work = Box::new(Operation { hard, operation, result: None, reply });
-        queue.send(work).await.map_err(|_| stopped())?;
-        Ok(Answer(answer))
+        let number = self.queue.push(Box::new(Operation { hard, operation, result: None, reply }), hurry).await?;
+        Ok(Answer { answer, queue: Arc::clone(&self.queue), number })
     }
 }
 
 /// The answer to an operation, once it is committed.
 #[derive(Debug)]
-pub(crate) struct Answer<T>(oneshot::Receiver<Result<T, StoreError>>);
+pub(crate) struct Answer<T> {
+    answer: oneshot::Receiver<Result<T, StoreError>>,
+    queue: Arc<Queue>,
+    number: u64,
+}
+
+impl<T> Answer<T> {
+    /// What says that somebody waits for it.
+    pub(crate) fn hurry(&self) -> impl FnOnce() + Send + 'static + use<T> {
+        let (queue, number) = (Arc::clone(&self.queue), self.number);
+        move || queue.hurry(number)
+    }
+}
 
 impl<T> Future for Answer<T> {
     type Output = Result<T, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map(|answer| answer.map_err(|_| stopped())?)
+        Pin::new(&mut self.answer).poll(context).map(|answer| answer.map_err(|_| stopped())?)
     }
 }
 
-fn stopped() -> StoreError {
+/// The queue in the hands of its thread. However the thread ends, nobody waits for it any more.
+struct Serving(Arc<Queue>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+pub(crate) fn stopped() -> StoreError {
     StoreError::Unavailable("the store's writer has stopped; open the store again".to_owned())
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue = None;
+        self.queue.close();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -114,7 +130,7 @@ impl Drop for Writer {
 }
 
 /// An operation that waits for the writer.
-trait Work: Send {
+pub(crate) trait Work: Send {
     /// Whether it must survive a loss of power.
     fn hard(&self) -> bool;
     /// Runs it, inside a transaction, and keeps its answer. An error means that the transaction is lost.
@@ -173,16 +189,10 @@ struct State {
 }
 
 impl State {
-    fn work(&mut self, mut waiting: mpsc::Receiver<Box<dyn Work>>) {
-        while let Some(first) = waiting.blocking_recv() {
-            let mut batch = vec![first];
-            while batch.len() < LARGEST_BATCH
-                && let Ok(next) = waiting.try_recv()
-            {
-                batch.push(next);
-            }
+    fn work(&mut self, queue: &Queue) {
+        while let Some(batch) = queue.take() {
             self.commit(batch);
-            self.shorten_wal(waiting.is_empty());
+            self.shorten_wal(queue.is_empty());
         }
         if let Some(connection) = self.connection.take()
             && let Err((_, error)) = connection.close()

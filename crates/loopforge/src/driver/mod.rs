@@ -348,8 +348,10 @@ impl Run {
             return self.flush().await;
         }
         self.give().await;
-        while self.journal.is_full() {
+        if self.journal.is_half_full() {
             self.journal.hurry();
+        }
+        while self.journal.is_full() {
             self.journal.answered().await;
             self.take_archived().await?;
         }
