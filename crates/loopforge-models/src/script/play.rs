@@ -261,16 +261,25 @@ fn calls(request: &Request) -> Json {
         .calls()
         .map(|call| {
             let result = all.iter().find(|result| result.call == call.id);
-            let data = result.and_then(|result| serde_json::from_str::<Json>(&result.content).ok());
+            let data = result.and_then(|result| data_of(&result.content));
+            // Not every form says of a result that it is an error; the result itself does.
+            let failed =
+                result.is_none_or(|result| result.is_error) || data.as_ref().is_some_and(|data| data["ok"] == false);
             json!({
                 "tool": call.name,
                 "with": call.arguments.object(),
                 "result": result.map(|result| result.content.as_str()),
                 "data": data,
-                "ok": result.is_some_and(|result| !result.is_error),
+                "ok": !failed,
             })
         })
         .collect()
+}
+
+/// A result as JSON. The loop puts a handle before it, `@3.1: {...}`.
+fn data_of(content: &str) -> Option<Json> {
+    let after = content.strip_prefix('@').and_then(|rest| rest.split_once(": ")).map(|(_, after)| after);
+    serde_json::from_str(content).ok().or_else(|| serde_json::from_str(after?).ok())
 }
 
 fn no_answer(message: impl Into<String>) -> ModelError {

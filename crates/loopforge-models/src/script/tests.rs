@@ -106,6 +106,22 @@ async fn a_status_message_after_the_results_does_not_hide_them() {
 }
 
 #[tokio::test]
+async fn results_are_read_behind_their_handles_and_say_themselves_whether_they_failed() {
+    let script = model(
+        "rules: [{ when: { after: t }, reply: [{ say: '${ calls.map(call, [call.ok, call.data != null]) }' }] }, { reply: [{ call: t }, { call: t }] }]",
+    );
+    let mut request = request("go");
+    let reply = script.call(&request, &context()).await.result.unwrap();
+    go_on(&mut request, &reply, "");
+    let results = ["@1.0: {\"price\":1}", "{\"ok\":false,\"error\":\"no\"}"];
+    for (block, content) in request.messages[2].blocks.iter_mut().zip(results) {
+        let Block::ToolResult(result) = block else { panic!("{block:?}") };
+        content.clone_into(&mut result.content);
+    }
+    assert_eq!(script.call(&request, &context()).await.result.unwrap().text(), "[[true,true],[false,true]]");
+}
+
+#[tokio::test]
 async fn rules_are_tried_in_order_and_conditions_all_hold() {
     let script = model(
         "rules:\n- { when: { turn: 2 }, reply: [{ say: second }] }\n- { when: { offered: t, user: 'a(?P<x>.)c' }, reply: [{ say: 'got ${ x }' }] }\n\

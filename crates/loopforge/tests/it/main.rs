@@ -3,6 +3,7 @@
 
 mod admission;
 mod agent;
+mod agent_http;
 mod ahead;
 mod archives;
 mod bench;
