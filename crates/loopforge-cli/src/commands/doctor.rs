@@ -2,8 +2,10 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
+use loopforge_store::postgres::{Durable, PostgresStore};
 use loopforge_store::sqlite::sqlite_version;
 use loopforge_store::{RunInfo, Store};
 use loopforge_tools::process::sandbox_support;
@@ -173,7 +175,42 @@ async fn store(context: &Context, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What a server promises, which the runs in it rest on.
+async fn server(url: &str, findings: &mut Vec<Finding>) -> Result<(), CliError> {
+    /// A transaction that is open for longer keeps dead rows alive.
+    const LONG: Duration = Duration::from_secs(60);
+    let server = PostgresStore::new_read_only(url)?.server().await?;
+    let promise = match server.durable {
+        None => "a copy; only its primary can say what a commit survives",
+        Some(Durable::Nothing) => "a commit survives no loss of power: `fsync` is off",
+        Some(Durable::OneServer) => "a commit survives a loss of power; there is no standby",
+        Some(Durable::AsynchronousCopy) => {
+            "a commit survives a loss of power; a failover to the standby can lose the last moments"
+        }
+        Some(Durable::SynchronousCopy) => "a commit survives a loss of power, and of the server",
+    };
+    let found = format!("PostgreSQL {}: {promise}", server.version);
+    findings.push(match server.durable {
+        Some(Durable::Nothing) => Finding::new(Level::Warning, "server", found).remedy("set `fsync = on`"),
+        _ => Finding::new(Level::Ok, "server", found),
+    });
+    if server.waits_for_a_copy {
+        let found = "commits wait for a standby, and none is there: no run goes on";
+        let remedy = "bring the standby back, or take it out of `synchronous_standby_names`";
+        findings.push(Finding::new(Level::Problem, "server", found).remedy(remedy));
+    }
+    if server.oldest_transaction > LONG {
+        let found = format!("a transaction has been open for {} s", server.oldest_transaction.as_secs());
+        let remedy = "end it (`pg_stat_activity` names it): dead rows pile up behind it";
+        findings.push(Finding::new(Level::Warning, "server", found).remedy(remedy));
+    }
+    Ok(())
+}
+
 async fn look(context: &Context, findings: &mut Vec<Finding>) -> Result<(), CliError> {
+    if let Place::Postgres(url) = &context.place {
+        server(url, findings).await?;
+    }
     let store = context.look()?;
     let damage = store.check().await?;
     let runs: Vec<_> = store.runs(usize::MAX).await?.into_iter().map(|run| context.present(run).0).collect();

@@ -29,6 +29,7 @@ mod pool;
 mod prune;
 mod read;
 mod rows;
+mod server;
 mod text;
 mod tls;
 mod writer;
@@ -62,12 +63,13 @@ use self::import::Import;
 use self::lease::Due;
 use self::pool::{Tries, settle};
 use self::rows::Rows;
+pub use self::server::{Durable, ServerInfo};
 use self::writer::{LANES, Lanes};
 use crate::dispatch::{WithPolling, jittered};
 use crate::sqlite::content::Content;
 use crate::{
     Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Pages, Pruned, RunInfo, RunSize, StateVersion, Store,
-    StoreError, StoredCheckpoint, Worker,
+    StoreError, StoredCheckpoint, Ticket, Worker,
 };
 
 /// Connections for what isn't an append: claims, heartbeats, new runs.
@@ -219,6 +221,14 @@ impl PostgresStore {
         WithPolling::new(PostgresHints::start(&self.0.core), interval)
     }
 
+    /// What the server promises, and what is in its way.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn server(&self) -> Result<ServerInfo, StoreError> {
+        self.read(|client, _| Box::pin(server::look(client))).await
+    }
+
     async fn ready(&self) -> Result<(), StoreError> {
         let core = &self.0.core;
         let prepare = || async {
@@ -252,6 +262,13 @@ impl PostgresStore {
 
     fn lanes(&self) -> &Lanes {
         self.0.lanes.get_or_init(|| Lanes::start(&self.0.core))
+    }
+
+    /// Waits for the appends of a run that were submitted: what is called now comes behind them.
+    async fn settle(&self, run: RunId) {
+        if let Some(lanes) = self.0.lanes.get() {
+            lanes.settle(run).await;
+        }
     }
 
     fn claims(&self) -> std::sync::MutexGuard<'_, Claims> {
@@ -385,6 +402,7 @@ impl Store for PostgresStore {
     }
 
     async fn claim_run(&self, run: RunId, worker: &Worker) -> Result<Lease, StoreError> {
+        self.settle(run).await;
         let (worker, id) = (worker.clone(), LeaseId(Uuid::new_v4()));
         self.write(move |client, now| {
             let worker = worker.clone();
@@ -449,6 +467,7 @@ impl Store for PostgresStore {
     }
 
     async fn renew_lease(&self, lease: &Lease, ttl: Duration) -> Result<Timestamp, StoreError> {
+        self.settle(lease.run).await;
         let lease = lease.clone();
         self.write(move |client, now| {
             let lease = lease.clone();
@@ -458,6 +477,7 @@ impl Store for PostgresStore {
     }
 
     async fn release_lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.settle(lease.run).await;
         let lease = lease.clone();
         self.write(move |client, now| {
             let lease = lease.clone();
@@ -467,6 +487,7 @@ impl Store for PostgresStore {
     }
 
     async fn void_lease(&self, run: RunId, worker_id: &str) -> Result<(), StoreError> {
+        self.settle(run).await;
         let worker_id = worker_id.to_owned();
         self.write(move |client, now| {
             let worker_id = worker_id.clone();
@@ -476,12 +497,22 @@ impl Store for PostgresStore {
     }
 
     async fn append(&self, lease: &Lease, append: Append) -> Result<Appended, StoreError> {
-        self.may_write()?;
-        self.ready().await?;
-        self.lanes().append(Item::new(lease, append)?).await
+        self.submit(lease, append).await.await
+    }
+
+    async fn submit(&self, lease: &Lease, append: Append) -> Ticket {
+        let ready = match self.may_write() {
+            Ok(()) => self.ready().await,
+            refused => refused,
+        };
+        match ready.and_then(|()| Item::new(lease, append)) {
+            Ok(item) => self.lanes().submit(item).await,
+            Err(error) => Ticket::answered(Err(error)),
+        }
     }
 
     async fn save_checkpoint(&self, lease: &Lease, checkpoint: StoredCheckpoint) -> Result<(), StoreError> {
+        self.settle(lease.run).await;
         let content = Arc::new(Content::of(&checkpoint.bytes));
         let (lease, checkpoint) = (lease.clone(), StoredCheckpoint { bytes: Vec::new(), ..checkpoint });
         self.write(move |client, _| {

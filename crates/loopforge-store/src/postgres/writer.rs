@@ -16,7 +16,7 @@ use super::Core;
 use super::append::{self, Item};
 use super::error::Failed;
 use super::pool::{Tries, settle};
-use crate::{Appended, StoreError};
+use crate::{Appended, StoreError, Ticket};
 
 /// Transactions on their way at a time. More share fewer round trips, and each costs the server a process.
 pub(crate) const LANES: usize = 4;
@@ -35,10 +35,16 @@ struct Job {
     reply: oneshot::Sender<Result<Appended, StoreError>>,
 }
 
+enum Order {
+    Append(Box<Job>),
+    /// Answered when all that was ordered before is done.
+    Settle(oneshot::Sender<()>),
+}
+
 /// The lanes. They end when this is dropped, after what is waiting.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    senders: Vec<mpsc::Sender<Job>>,
+    senders: Vec<mpsc::Sender<Order>>,
     hasher: RandomState,
 }
 
@@ -52,16 +58,33 @@ impl Lanes {
         Self { senders: (0..LANES).map(start).collect(), hasher: RandomState::new() }
     }
 
-    /// Appends, together with others.
-    pub(crate) async fn append(&self, item: Item) -> Result<Appended, StoreError> {
+    /// Gives an append its place, behind those of the same run that were given before.
+    pub(crate) async fn submit(&self, item: Item) -> Ticket {
         let stopped = || StoreError::Unavailable("the store's writer has stopped; open the store again".to_owned());
         let (reply, answer) = oneshot::channel();
-        let lane = self.lane(item.head.lease.run).ok_or_else(stopped)?;
-        lane.send(Job { item, reply }).await.map_err(|_| stopped())?;
-        answer.await.map_err(|_| stopped())?
+        let lane = self.lane(item.head.lease.run);
+        let sent = match lane {
+            Some(lane) => lane.send(Order::Append(Box::new(Job { item, reply }))).await.is_ok(),
+            None => false,
+        };
+        if !sent {
+            return Ticket::answered(Err(stopped()));
+        }
+        Ticket::new(async move { answer.await.map_err(|_| stopped())? })
     }
 
-    fn lane(&self, run: RunId) -> Option<&mpsc::Sender<Job>> {
+    /// Waits until all appends of a run that have their place are done.
+    pub(crate) async fn settle(&self, run: RunId) {
+        let (reply, answer) = oneshot::channel();
+        if let Some(lane) = self.lane(run)
+            && lane.send(Order::Settle(reply)).await.is_ok()
+        {
+            // A lane that has stopped has nothing under way.
+            let _ = answer.await;
+        }
+    }
+
+    fn lane(&self, run: RunId) -> Option<&mpsc::Sender<Order>> {
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u128(run.0.as_u128());
         let lanes = self.senders.len() as u64;
@@ -71,12 +94,12 @@ impl Lanes {
 
 struct Lane {
     core: Arc<Core>,
-    /// Left for the next transaction: it had an append of the same run.
-    left: Vec<Job>,
+    /// Left for the next transaction: this one has an append of the same run, or must end first.
+    left: Vec<Order>,
 }
 
 impl Lane {
-    async fn work(mut self, mut waiting: mpsc::Receiver<Job>) {
+    async fn work(mut self, mut waiting: mpsc::Receiver<Order>) {
         loop {
             let mut arrived = std::mem::take(&mut self.left);
             if arrived.is_empty() {
@@ -90,9 +113,23 @@ impl Lane {
             {
                 arrived.push(job);
             }
-            let mut runs = HashSet::new();
-            let (batch, left) = arrived.into_iter().partition(|job| runs.insert(job.item.head.lease.run));
-            self.left = left;
+            let (mut runs, mut batch, mut settles) = (HashSet::new(), Vec::new(), false);
+            for order in arrived {
+                match order {
+                    Order::Settle(reply) if batch.is_empty() && self.left.is_empty() => {
+                        // Nobody listens when the caller gave up.
+                        let _ = reply.send(());
+                    }
+                    Order::Append(job) if !settles && runs.insert(job.item.head.lease.run) => batch.push(*job),
+                    order => {
+                        settles |= matches!(order, Order::Settle(_));
+                        self.left.push(order);
+                    }
+                }
+            }
+            if batch.is_empty() {
+                continue;
+            }
             self.commit(batch).await;
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loopforge_core::id::Seq;
 use loopforge_core::record::Record;
-use loopforge_store::postgres::PostgresStore;
+use loopforge_store::postgres::{Durable, PostgresStore};
 use loopforge_store::testing::samples;
 use loopforge_store::{Appended, Durability, Lease, Store, StoreError};
 use loopforge_testing::postgres::Server;
@@ -127,6 +127,11 @@ async fn a_failover_with_a_synchronous_copy_loses_nothing() {
     primary.sql("select pg_reload_conf()");
     let store = PostgresStore::open(&both(&primary, &standby)).await.unwrap();
     wait_until(|| primary.sql("select count(*) from pg_stat_replication where sync_state = 'sync'") == "1").await;
+    let server = store.server().await.unwrap();
+    assert!(
+        !server.waits_for_a_copy && server.durable == Some(Durable::Nothing),
+        "tests don't wait for disks: {server:?}"
+    );
     let load = Load::start(&store).await;
     load.more(200).await;
     primary.crash();
@@ -151,6 +156,7 @@ async fn nothing_is_acknowledged_while_the_synchronous_copy_is_away() {
     // What was on its way may still be told; then it stands.
     let stuck = || primary.sql("select count(*) from pg_stat_activity where wait_event = 'SyncRep'") != "0";
     wait_until(stuck).await;
+    assert!(store.server().await.unwrap().waits_for_a_copy);
     let told = load.acknowledged();
     wait_until(stuck).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -211,7 +217,8 @@ async fn claims_go_on_beside_a_transaction_that_stays_open() {
         assert_eq!(store.append(&claimed[0], append).await, Ok(Appended::Written));
         store.release_lease(&claimed[0]).await.unwrap();
     }
-    // The pages that a claim touches must not grow with the dead rows behind the mark.
+    let open = store.server().await.unwrap();
+    assert!(open.oldest_transaction < Duration::from_secs(600), "{open:?}");
     client.batch_execute("commit").await.unwrap();
     drop(client);
     connection.await.unwrap().unwrap();

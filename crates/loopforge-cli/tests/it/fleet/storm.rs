@@ -87,6 +87,16 @@ fn a_detached_run_is_carried_out_by_whatever_worker_comes() {
     fleet.assert_succeeded(&[run]);
     assert_eq!(fleet.tally().len(), 2);
 
+    // Looking is the same as with a file.
+    let id = run.to_string();
+    for look in [&["ls"][..], &["show"], &["effects"], &["trace", &id], &["state", &id], &["graph"], &["export"]] {
+        let said = fleet.command("here", look).stdout(std::process::Stdio::piped()).output().unwrap();
+        assert!(said.status.success() && !said.stdout.is_empty(), "{look:?}");
+    }
+    let said = fleet.command("here", &["doctor"]).stdout(std::process::Stdio::piped()).output().unwrap();
+    let text = String::from_utf8(said.stdout).unwrap();
+    assert!(said.status.success() && text.contains("PostgreSQL 1") && text.contains("no damage"), "{text}");
+
     // One without an end: it stops when it is told to, in order.
     let staying = super::Worker(fleet.command("here", &["worker"]).spawn().unwrap());
     let next = fleet.queue("task.yaml", 3);

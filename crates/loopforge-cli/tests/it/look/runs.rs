@@ -89,7 +89,7 @@ fn the_store_of_another_program_is_left_alone() {
             assert_eq!(said.code, 5, "{said:?}");
             let all = format!("{}{}", said.out, said.err);
             assert!(all.contains("not a LoopForge store"), "{said:?}");
-            assert!(all.contains("choose another file with `--store"), "{said:?}");
+            assert!(all.contains("choose another with `--store"), "{said:?}");
         }
         assert_eq!(std::fs::read(place.path().join(file)).unwrap(), before);
     }
