@@ -22,7 +22,7 @@ tools:
 subgoals:
   - id: write
     steps:
-      - { call: repeatable, with: { text: first } }
+      - { call: repeatable, with: { text: first }, save: first }
       - { call: askable, with: { text: second } }
 "#;
 
