@@ -45,6 +45,8 @@ pub enum Command {
     Init(commands::init::Init),
     /// Check a task file and say what would run
     Check(commands::check::Check),
+    /// Make the first steps of a task, and say from them what the whole will use
+    Estimate(commands::estimate::Estimate),
     /// Run a task file
     Run(commands::run::Run),
     /// Go on with a run after a crash, an interruption, an answer or a limit
@@ -53,6 +55,16 @@ pub enum Command {
     Worker(commands::worker::Worker),
     /// Answer what a run waits for
     Resolve(commands::resolve::Resolve),
+    /// Tell a run something while it goes on, or for when it goes on
+    Note(commands::tell::Note),
+    /// Stop work on a run, so that a resume goes on from there
+    Pause(commands::tell::Pause),
+    /// Let a paused run go on
+    Unpause(commands::tell::Unpause),
+    /// Stop a run for good
+    Cancel(commands::tell::Cancel),
+    /// Show what a run used and has left, or grant it more
+    Budget(commands::budget::Budget),
     /// List the runs of the store, the newest first
     Ls(commands::ls::Ls),
     /// Show how far a run is, what it waits for, and how it ended

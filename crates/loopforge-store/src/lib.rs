@@ -15,12 +15,16 @@ pub mod postgres;
 pub mod sqlite;
 pub mod testing;
 
+mod budget;
 mod clock;
 mod derive;
+mod inbox;
 mod ticket;
 
+pub use budget::{AccountDay, Day, DayLimit, Reservation, Reserved};
 pub use clock::Clock;
 pub use dispatch::{Dispatch, Hint};
+pub use inbox::Message;
 pub use ticket::Ticket;
 
 use std::collections::BTreeMap;
@@ -31,6 +35,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use loopforge_core::expression::StateValue;
 use loopforge_core::id::{ContentHash, LeaseId, RecordId, RunId, Seq, StepNo, StepToken};
+use loopforge_core::model::Amount;
 use loopforge_core::payload::{Blob, BlobRef, Payload};
 use loopforge_core::record::{ActionId, Outcome, Record, RunStatus};
 use loopforge_core::time::Timestamp;
@@ -236,6 +241,55 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// be read, so that nobody knows what it needs. Nothing was removed in any of these. After another error runs of
     /// `runs` may have been removed; calling again goes on.
     async fn prune(&self, runs: &[RunId], apply: bool) -> Result<Pruned, StoreError>;
+
+    /// Reserves what a call of a model may use, from its account's day: atomically, so that all runs of the account together
+    /// never go over the limit. The day is that of the store's clock, in UTC. A soft commit.
+    ///
+    /// A call has one reservation. Repeated before it was settled, the new one takes the place of the old one, also when the
+    /// new one is refused; repeated after that, nothing changes.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`]; nothing is reserved then.
+    async fn reserve(&self, wanted: &Reservation) -> Result<Reserved, StoreError>;
+
+    /// Puts what a call did use in the place of what was reserved for it, on the day of the reservation. Nothing used gives
+    /// all of it back. A call that has no reservation, or was settled before, changes nothing. A soft commit.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`].
+    async fn settle(&self, run: RunId, call: u32, spent: Amount) -> Result<(), StoreError>;
+
+    /// The calls of a run whose reservations aren't settled, with what is reserved for each.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`].
+    async fn reservations(&self, run: RunId) -> Result<Vec<(u32, Amount)>, StoreError>;
+
+    /// How an account stands today. One that nobody knows has used nothing.
+    async fn account(&self, account: &str) -> Result<AccountDay, StoreError>;
+
+    /// Tells a run something. Whoever works on it, now or later, finds it in [`Store::inbox`]; no lease is needed. Telling
+    /// the same message again, by its id, changes nothing, also when it was taken long ago. A hard commit.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`].
+    async fn post(&self, run: RunId, message: &Message) -> Result<(), StoreError>;
+
+    /// What a run was told and nobody has taken yet, in the order in which it came.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`].
+    async fn inbox(&self, run: RunId) -> Result<Vec<Message>, StoreError>;
+
+    /// Says that messages are in the archive of their run. A soft commit: if it is lost, they are in the inbox again, and the
+    /// archive tells that they were taken.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRun`].
+    async fn taken(&self, run: RunId, ids: &[RecordId]) -> Result<(), StoreError>;
+
+    /// The runs that were told something that nobody has taken yet.
+    async fn addressed(&self) -> Result<Vec<RunId>, StoreError>;
 }
 
 /// The content of a run to be imported, page by page.

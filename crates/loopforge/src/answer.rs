@@ -97,12 +97,23 @@ fn more(run: &Run, answer: Answer, by: &str) -> Option<Draft> {
     if !asked || answer != Answer::Continue {
         return None;
     }
+    if state.is_out_of_budget() {
+        let budget = run.prepared().task.budget.as_ref()?;
+        let limit = state.budget_limit(&run.prepared().task);
+        let tokens = budget.tokens.map(|more| limit.tokens.unwrap_or_default().saturating_add(more));
+        let cost = budget.cost_usd.map(|more| limit.cost.unwrap_or_default() + more.0);
+        let raised = LimitsRaised { max_steps: None, max_duration_ms: None, tokens, cost, by: by.to_owned() };
+        return Some(Event::LimitsRaised(raised).into());
+    }
     let limits = &run.prepared().task.limits;
     let max_steps = Some(state.last_step.0.max(state.max_steps(&run.prepared().task)) + limits.max_steps.max(1));
     let elapsed = clock::now().since(state.started_at);
     let max_duration_ms =
         limits.max_duration.map(|more| u64::try_from((elapsed + more.0).as_millis()).unwrap_or(u64::MAX));
-    Some(Event::LimitsRaised(LimitsRaised { max_steps, max_duration_ms, by: by.to_owned() }).into())
+    Some(
+        Event::LimitsRaised(LimitsRaised { max_steps, max_duration_ms, tokens: None, cost: None, by: by.to_owned() })
+            .into(),
+    )
 }
 
 fn open_questions(state: &RunState) -> String {

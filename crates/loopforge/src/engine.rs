@@ -9,6 +9,7 @@ use loopforge_core::checkpoint;
 use loopforge_core::expression::Values;
 use loopforge_core::id::{RecordId, RunId, Seq};
 use loopforge_core::json::{self, Json};
+use loopforge_core::model::Amount;
 use loopforge_core::payload::Payload;
 use loopforge_core::record::{Event, FORMAT, LimitsRaised, Record, RunResumed, RunStarted};
 use loopforge_core::run::{Draft, RunState};
@@ -17,7 +18,7 @@ use loopforge_store::dispatch::Polling;
 use loopforge_store::{Dispatch, Lease, NewRun, Store, StoreError, Worker};
 use uuid::Uuid;
 
-use crate::driver::{Run, Watcher};
+use crate::driver::{Mail, Run, Watcher};
 use crate::error::EngineError;
 use crate::gateway::Registry;
 use crate::heart::Heart;
@@ -39,6 +40,7 @@ pub struct Engine {
     pub(crate) worker: Worker,
     pub(crate) options: Options,
     pub(crate) registry: Registry,
+    pub(crate) mail: Arc<Mail>,
     life: Arc<Mutex<Option<Life>>>,
     pub(crate) heart: Heart,
     pub(crate) dispatch: Arc<dyn Dispatch>,
@@ -121,6 +123,8 @@ pub struct Resume {
     pub max_steps: Option<u64>,
     /// A longer time since the run's start.
     pub max_duration: Option<Duration>,
+    /// More tokens and money, on top of what the run may use.
+    pub more: Amount,
     /// The task as it is now, if that matters. The run goes on with the task that it has, unless this one is another and is accepted.
     pub task: Option<TaskText>,
     /// Who accepts another task and another version of LoopForge, where they differ; with `None` a difference is refused.
@@ -162,6 +166,7 @@ impl Engine {
             worker,
             options,
             registry: Registry::default(),
+            mail: Arc::default(),
             life: Arc::default(),
             heart: Heart::default(),
             dispatch: Arc::new(Polling::every(POLL)),
@@ -400,13 +405,19 @@ impl Engine {
         let accepted = self.accept(&mut run, resume.task, resume.accept).await?;
         let mut drafts = vec![self.resumed(checkpoint)];
         drafts.extend(accepted);
-        if resume.max_steps.is_some() || resume.max_duration.is_some() {
+        let budget = match resume.more {
+            Amount::NOTHING => None,
+            more => Some(crate::tell::raise(&run, more, &self.worker.label)?),
+        };
+        if resume.max_steps.is_some() || resume.max_duration.is_some() || budget.is_some() {
             drafts.push(
                 Event::LimitsRaised(LimitsRaised {
                     max_steps: resume.max_steps,
                     max_duration_ms: resume
                         .max_duration
                         .map(|span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX)),
+                    tokens: budget.as_ref().and_then(|raised| raised.tokens),
+                    cost: budget.as_ref().and_then(|raised| raised.cost),
                     by: self.worker.label.clone(),
                 })
                 .into(),

@@ -70,6 +70,7 @@ fn moment(event: &Event) -> Option<HookEvent> {
         Event::LoopFound(_) => HookEvent::LoopExceeded,
         Event::QuestionAsked(_) => HookEvent::PersonNeeded,
         Event::LimitReached(_) => HookEvent::LimitReached,
+        Event::BudgetWarned(_) => HookEvent::BudgetWarning,
         Event::RunEnded(_) => HookEvent::Finished,
         _ => return None,
     })

@@ -351,6 +351,7 @@ fn needs(event: &Event) -> Option<Durability> {
         | Event::LifecycleMoved(_)
         | Event::LifecycleRefused(_)
         | Event::LoopFound(_)
+        | Event::BudgetWarned(_)
         | Event::ActionFinished(_) => None,
         // Losing it costs a repeated try or notice, or a call of a model.
         Event::AttemptFailed(_)
@@ -371,6 +372,9 @@ fn needs(event: &Event) -> Option<Durability> {
         | Event::StepEvaluated(_)
         | Event::LimitReached(_)
         | Event::LimitsRaised(_)
+        | Event::BudgetStaged(_)
+        | Event::NoteTaken(_)
+        | Event::OrderTaken(_)
         | Event::ChangesAccepted(_)
         | Event::RunPaused(_)
         | Event::RunEnded(_) => Some(Durability::Hard),

@@ -13,6 +13,7 @@ pub mod clock;
 mod driver;
 mod engine;
 mod error;
+mod estimate;
 pub mod gateway;
 mod heart;
 mod hooks;
@@ -25,15 +26,18 @@ mod prepare;
 pub mod prompts;
 pub mod retention;
 mod set_state;
+mod tell;
 pub mod transfer;
 pub mod worker;
 
 pub use driver::{OpenQuestion, Report, Run, Watcher};
 pub use engine::{Company, Engine, Loaded, Options, Resume, Start, TaskText};
 pub use error::{ChangedTask, EngineError};
+pub use estimate::{Estimate, Probe};
 pub use hooks::Notice;
 pub use life::is_gone;
 pub use prepare::{Prepared, catalog};
+pub use tell::Told;
 
 /// The version that runs and archives carry.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use loopforge_core::model::{ErrorKind, ModelError, Request};
-use loopforge_core::task::{ModelSpec, Task};
-use loopforge_models::{Answer, CallContext, Description, Exchange, Model, Setup};
+use loopforge_core::model::{ErrorKind, ModelError, Price, Request};
+use loopforge_core::task::{Budget, ModelPrice, ModelSpec, Task};
+use loopforge_models::{Answer, CallContext, Description, Exchange, Model, Prices, Setup};
 
 use crate::gateway::Registry;
 
@@ -15,6 +15,10 @@ use crate::gateway::Registry;
 #[derive(Default)]
 pub struct Models {
     chain: Vec<Arc<dyn Model>>,
+    /// The task's `summarizer`. It comes after the chain where a cheaper model is wanted.
+    summarizer: Option<Arc<dyn Model>>,
+    /// What they cost, in the same order, where that is known.
+    prices: Vec<Option<Price>>,
     problems: Vec<String>,
 }
 
@@ -32,18 +36,69 @@ impl Models {
     #[must_use]
     pub fn build(task: &Task, registry: &Registry, base: &Path) -> Self {
         let mut models = Self::default();
-        for (position, name) in task.model.iter().flat_map(ModelSpec::chain).enumerate() {
-            let Some(spec) = &task.model else { break };
-            let model = match registry.model(name) {
-                Some(own) => Ok(Arc::clone(own)),
-                None => loopforge_models::build(&setup(name, spec, position == 0), base),
-            };
-            models.chain.push(model.unwrap_or_else(|error| {
-                models.problems.push(error.to_string());
-                Arc::new(Unset::new(name, error.to_string()))
-            }));
+        let Some(spec) = &task.model else { return models };
+        for (position, name) in spec.chain().enumerate() {
+            let model = models.one(name, spec, position == 0, registry, base);
+            models.chain.push(model);
         }
+        if let Some(name) = &spec.summarizer {
+            models.summarizer = Some(models.one(name, spec, false, registry, base));
+        }
+        models.find_prices(task);
         models
+    }
+
+    fn one(&mut self, name: &str, spec: &ModelSpec, first: bool, registry: &Registry, base: &Path) -> Arc<dyn Model> {
+        let model = match registry.model(name) {
+            Some(own) => Ok(Arc::clone(own)),
+            None => loopforge_models::build(&setup(name, spec, first), base),
+        };
+        model.unwrap_or_else(|error| {
+            self.problems.push(error.to_string());
+            Arc::new(Unset::new(name, error.to_string()))
+        })
+    }
+
+    /// What the models cost: as the task says, else as is known. A budget of money can't be kept to with a model whose price nobody knows.
+    fn find_prices(&mut self, task: &Task) {
+        let known = Prices::known();
+        let budget = task.budget.as_ref();
+        let names = task.model.iter().flat_map(|spec| spec.chain().chain(spec.summarizer.as_deref()));
+        for name in names {
+            let own = budget.and_then(|budget| budget.prices.get(name)).map(ModelPrice::price);
+            let price = own.or_else(|| known.of(name));
+            if price.is_none() && budget.is_some_and(Budget::limits_money) {
+                self.problems.push(format!(
+                    "nobody knows what `{name}` costs, so a budget of money can't be kept to: give its price per million tokens, \
+                     `budget: {{ prices: {{ {name}: {{ input: 0.25, output: 2 }} }} }}`, or limit `tokens` instead"
+                ));
+            }
+            self.prices.push(price);
+        }
+    }
+
+    /// What the model at a position costs, where that is known.
+    #[must_use]
+    pub fn price(&self, position: u32) -> Option<Price> {
+        let last = self.prices.len().checked_sub(1)?;
+        self.prices[(position as usize).min(last)]
+    }
+
+    /// The position of a model that costs less than the one at `position`: the next one of the chain that does, else the `summarizer` if
+    /// it isn't known to cost more.
+    #[must_use]
+    pub fn cheaper_than(&self, position: u32) -> Option<u32> {
+        // Three tokens are read for each that is written, about.
+        let weight = |price: Price| price.most(300_000, 100_000);
+        let now = self.price(position).map(weight);
+        let next = position.saturating_add(1)..self.len();
+        let cheaper = |at: &u32| self.price(*at).map(weight).zip(now).is_some_and(|(other, now)| other < now);
+        let summarizer = self.len();
+        let found = next.clone().find(cheaper);
+        found.or_else(|| {
+            let known_as_dearer = self.price(summarizer).map(weight).zip(now).is_some_and(|(other, now)| other >= now);
+            (self.summarizer.is_some() && position < summarizer && !known_as_dearer).then_some(summarizer)
+        })
     }
 
     /// What keeps models from being asked, a sentence each with the remedy.
@@ -52,10 +107,13 @@ impl Models {
         &self.problems
     }
 
-    /// The model at a position of the chain; the last one for all after it.
+    /// The model at a position of the chain; after it the `summarizer`, or where there is none, the last one.
     #[must_use]
     pub fn at(&self, position: u32) -> Option<&Arc<dyn Model>> {
-        self.chain.get(position as usize).or(self.chain.last())
+        match &self.summarizer {
+            Some(summarizer) if position >= self.len() => Some(summarizer),
+            _ => self.chain.get(position as usize).or(self.chain.last()),
+        }
     }
 
     /// The models, in order.

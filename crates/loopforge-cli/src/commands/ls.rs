@@ -127,6 +127,7 @@ pub fn document(view: &View) -> Value {
         "owner": owner.as_ref().map(|owner| json!({ "label": owner.label, "until": owner.until.to_string() })),
         "questions": questions,
         "held": view.held().iter().map(|(step, behind)| json!({ "step": step, "behind": behind })).collect::<Vec<_>>(),
+        "budget": view.task.as_ref().zip(view.state.as_ref()).map(|(task, state)| super::budget::document(task, state)),
         "problems": view.problems,
     })
 }

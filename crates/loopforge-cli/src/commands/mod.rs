@@ -1,10 +1,12 @@
 //! One file for each subcommand.
 
+pub mod budget;
 pub mod check;
 pub mod completions;
 pub mod demo;
 pub mod doctor;
 pub mod effects;
+pub mod estimate;
 pub mod export;
 pub mod gc;
 pub mod graph;
@@ -17,6 +19,7 @@ pub mod run;
 pub mod schema;
 pub mod show;
 pub mod state;
+pub mod tell;
 pub mod trace;
 pub mod watch;
 pub mod worker;
@@ -40,10 +43,16 @@ pub async fn run(cli: Cli) -> Result<Exit, CliError> {
         Command::Demo(command) => command.run(&context).await,
         Command::Init(command) => command.run(&context),
         Command::Check(command) => command.run(&context),
+        Command::Estimate(command) => command.run(&context).await,
         Command::Run(command) => command.run(&context).await,
         Command::Resume(command) => command.run(&context).await,
         Command::Worker(command) => command.run(&context).await,
         Command::Resolve(command) => command.run(&context).await,
+        Command::Note(command) => command.run(&context).await,
+        Command::Pause(command) => command.run(&context).await,
+        Command::Unpause(command) => command.run(&context).await,
+        Command::Cancel(command) => command.run(&context).await,
+        Command::Budget(command) => command.run(&context).await,
         Command::Ls(command) => command.run(&context).await,
         Command::Show(command) => command.run(&context).await,
         Command::Watch(command) => command.run(&context).await,

@@ -162,6 +162,12 @@ pub(crate) fn plain(record: &Record) -> Option<String> {
             (verb, format!("step {}: {}", event.step, event.verdict.reason))
         }
         Event::LimitReached(event) => ("limit", format!("{} = {}", event.limit, event.value)),
+        Event::BudgetWarned(event) => {
+            ("budget", format!("{}: {} % used, {} of {} left", event.budget, event.percent, event.left, event.limit))
+        }
+        Event::BudgetStaged(event) => ("budget", format!("{}: {}", event.stage.name(), event.reason)),
+        Event::NoteTaken(event) => ("note", format!("{}: {}", event.by, event.text)),
+        Event::OrderTaken(_) => ("order", super::summary::summary(&record.event, WIDTH)),
         Event::LimitsRaised(_) => ("limits", "raised".to_owned()),
         Event::ChangesAccepted(_) => ("accepted", super::summary::summary(&record.event, WIDTH)),
         Event::RunPaused(event) => ("paused", event.reason.clone()),
@@ -243,8 +249,8 @@ pub(crate) fn conclude(context: &Context, report: &Report) -> Exit {
     match exit {
         Exit::Limit => {
             let limit = report.stopped.as_ref().map_or("", |stopped| stopped.limit.as_str());
-            let raise = if limit == "max_duration" { "--max-duration SPAN" } else { "--max-steps N" };
-            crate::say!("stopped at `{limit}`; what was done stays. Go on with: {} {raise}", resume_hint(id));
+            let raise = super::budget::raise(limit);
+            crate::say!("stopped at `{limit}`; what was done stays. Go on with: {}{raise}", resume_hint(id));
         }
         Exit::Waiting if !report.questions.is_empty() => crate::say!("  then go on with: {}", resume_hint(id)),
         Exit::Interrupted | Exit::Waiting => crate::say!("Go on with: {}", resume_hint(id)),

@@ -30,6 +30,9 @@ pub struct Resume {
     /// A longer time since the run's start: `2h`
     #[arg(long, value_name = "SPAN", value_parser = Span::parse)]
     pub max_duration: Option<Span>,
+    /// More of the budget: `+2usd` or `+50000tokens`; both by giving it twice
+    #[arg(long, value_name = "AMOUNT", value_parser = super::budget::amount, allow_hyphen_values = true)]
+    pub budget: Vec<loopforge_core::model::Amount>,
     /// Go on with the task file as it is now, and with this version of LoopForge, where they are others than before
     #[arg(long, conflicts_with_all = ["stored_task", "all"])]
     pub accept_changes: bool,
@@ -68,6 +71,7 @@ impl Resume {
             let options = Options {
                 max_steps: self.max_steps,
                 max_duration: self.max_duration.map(|span| span.0),
+                more: self.budget.iter().copied().sum(),
                 watcher: Some(progress.watcher()),
                 task: self.task_now(&engine, id).await?,
                 accept: self.accept_changes.then(user),
@@ -101,7 +105,9 @@ impl Resume {
             crate::say!("{id}: `{}`, {which}", crate::text::safe(&task.name));
             let report = run.drive(cancel.clone()).await;
             progress.finish();
-            let exit = conclude(context, &report?);
+            let report = report?;
+            let exit = conclude(context, &report);
+            super::estimate::compare(context, &engine, &report);
             if exit != Exit::Success {
                 worst = exit;
             }

@@ -52,6 +52,9 @@ impl Run {
         let run = engine.start(prepared, Start { inputs, watcher: Some(progress.watcher()) }).await?;
         let report = run.drive(interruption()).await;
         progress.finish();
-        Ok(conclude(context, &report?))
+        let report = report?;
+        let exit = conclude(context, &report);
+        super::estimate::compare(context, &engine, &report);
+        Ok(exit)
     }
 }

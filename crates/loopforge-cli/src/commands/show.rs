@@ -178,6 +178,7 @@ fn usage(out: &mut Output, task: &Task, state: &RunState) -> Result<(), CliError
         totals.deferrals,
         totals.resumes
     )?;
+    super::budget::lines(out, task, state)?;
     if let Some(lifecycle) = &state.lifecycle {
         writeln!(out, "state     {}", line(lifecycle, 60))?;
     }
@@ -245,8 +246,14 @@ fn next(out: &mut Output, view: &View) -> Result<(), CliError> {
     }
     if let Some(state) = &view.state {
         if let Some(stopped) = &state.stopped {
-            let raise = if stopped.limit == "max_duration" { "--max-duration SPAN" } else { "--max-steps N" };
-            writeln!(out, "stopped   at {} = {}; {raise} raises it", stopped.limit, stopped.value)?;
+            match super::budget::raise(&stopped.limit).trim_start() {
+                "" => writeln!(
+                    out,
+                    "stopped   at {} = {}; a new day begins at midnight (UTC)",
+                    stopped.limit, stopped.value
+                )?,
+                raise => writeln!(out, "stopped   at {} = {}; {raise} raises it", stopped.limit, stopped.value)?,
+            }
         }
         if let Some(paused) = &state.paused {
             writeln!(out, "paused    {}", line(paused, 160))?;
@@ -301,6 +308,7 @@ async fn whole(store: &dyn Store, view: &View, ended: Option<&RunEnded>, files: 
         }),
         "stopped": state.stopped,
     });
+    whole["budget"] = super::budget::document(task, state);
     whole["elapsed_ms"] = json!(u64::try_from(state.last_at.since(state.started_at).as_millis()).unwrap_or(u64::MAX));
     whole["lifecycle"] = json!(state.lifecycle);
     whole["paused"] = json!(state.paused);

@@ -1,6 +1,6 @@
 //! Every record as one line, for whoever reads an archive.
 
-use loopforge_core::record::{Event, OutcomeSource, Route, Verdict};
+use loopforge_core::record::{Event, Order, OutcomeSource, Route, Verdict};
 use loopforge_core::run::SubgoalStatus;
 
 use crate::text::{line, span};
@@ -138,7 +138,26 @@ fn text(event: &Event) -> String {
                 .max_duration_ms
                 .map(|ms| format!("max_duration {}, ", span(std::time::Duration::from_millis(ms))))
                 .unwrap_or_default();
-            format!("{steps}{time}by {}", event.by)
+            let tokens = event.tokens.map(|tokens| format!("tokens {tokens}, ")).unwrap_or_default();
+            let cost = event.cost.map(|cost| format!("cost_usd {cost}, ")).unwrap_or_default();
+            format!("{steps}{time}{tokens}{cost}by {}", event.by)
+        }
+        Event::BudgetWarned(event) => {
+            format!(
+                "{} at {} %: {} of {} used, {} left",
+                event.budget, event.percent, event.used, event.limit, event.left
+            )
+        }
+        Event::BudgetStaged(event) => format!("{}: {}", event.stage.name(), event.reason),
+        Event::NoteTaken(event) => format!("{} says{}: {}", event.by, if event.now { ", now" } else { "" }, event.text),
+        Event::OrderTaken(event) => {
+            let order = match &event.order {
+                Order::Pause => "pause",
+                Order::Unpause => "go on",
+                Order::Cancel => "stop",
+                Order::Note { .. } => "note",
+            };
+            format!("{} says: {order}", event.by)
         }
         Event::ChangesAccepted(event) => {
             let mut said = Vec::new();

@@ -15,6 +15,6 @@ mod tests;
 pub use arguments::{Arguments, Malformed};
 pub use error::{ErrorKind, ModelError};
 pub use message::{Block, CallResult, Message, Opaque, Role, ToolCall};
-pub use price::{LongPrice, Money, Price};
+pub use price::{Amount, LongPrice, Money, Price};
 pub use reply::{Reply, StopReason, Usage};
 pub use request::{Api, Effort, OutputSchema, Request, ToolChoice, ToolSchema};

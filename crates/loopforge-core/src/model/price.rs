@@ -104,6 +104,46 @@ impl fmt::Display for Money {
     }
 }
 
+/// Tokens and money: what calls of models use, may use, or have left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Amount {
+    /// Tokens, of input and output together.
+    pub tokens: u64,
+    /// What they cost; nothing where no price is known.
+    pub cost: Money,
+}
+
+impl Amount {
+    /// Nothing.
+    pub const NOTHING: Self = Self { tokens: 0, cost: Money::ZERO };
+
+    /// What is left of it after `other`; nothing where that is more.
+    #[must_use]
+    pub const fn less(self, other: Self) -> Self {
+        Self { tokens: self.tokens.saturating_sub(other.tokens), cost: self.cost.less(other.cost) }
+    }
+}
+
+impl Add for Amount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { tokens: self.tokens.saturating_add(other.tokens), cost: self.cost + other.cost }
+    }
+}
+
+impl AddAssign for Amount {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl std::iter::Sum for Amount {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::NOTHING, Add::add)
+    }
+}
+
 /// What a model costs: amounts per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

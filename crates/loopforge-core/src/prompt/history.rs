@@ -18,6 +18,23 @@ const KEPT_TENTHS: u64 = 4;
 /// The threshold, in tenths. Source: `summary_threshold` of R29.
 const THRESHOLD_TENTHS: u64 = 7;
 
+/// What stands before the words of a person.
+const SAID: &str = "A person who watches the task says: ";
+
+/// Steps that are shown while the budget allows only summaries.
+pub(super) const LAST_STEPS: usize = 2;
+
+/// The room that there is for steps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// Tokens of the whole prompt.
+    pub(super) budget: u64,
+    /// Of these, what is left for steps.
+    pub(super) left: u64,
+    /// Steps that are shown at most.
+    pub(super) steps: usize,
+}
+
 /// What happened in one branch, folded from its records. It refers to results and doesn't hold them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
@@ -32,6 +49,8 @@ struct Step {
     step: StepNo,
     reply: Option<Payload>,
     actions: Vec<Told>,
+    /// What people said before the reply.
+    heard: Vec<String>,
     /// What the loop says after it.
     notes: Vec<String>,
 }
@@ -59,7 +78,7 @@ impl History {
     pub fn push(&mut self, record: &Record) {
         match &record.event {
             Event::StepStarted(event) if event.branch == self.branch => {
-                self.steps.push(Step { step: event.step, reply: None, actions: Vec::new(), notes: Vec::new() });
+                self.steps.push(Step::new(event.step));
             }
             Event::ModelReplied(event) if event.branch == Some(self.branch) => {
                 self.with_last(|step| step.reply = Some(event.blocks.clone()));
@@ -95,6 +114,13 @@ impl History {
                 let words = event.text.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
                 self.with_last(|step| step.notes.push(format!("A person looked at it and says: go on{words}.")));
             }
+            Event::NoteTaken(event) => {
+                let note = format!("{SAID}{}", event.text);
+                self.with_last(|step| match step.reply {
+                    None => step.heard.push(note),
+                    Some(_) => step.notes.push(note),
+                });
+            }
             _ => {}
         }
     }
@@ -129,19 +155,22 @@ impl History {
     ///
     /// Steps of ways that were given up are told in a line each. When what is left grows over the threshold of `room`, the oldest steps
     /// are left out in one go, so that the beginning then stays the same for a while. A call and its result are never parted.
-    pub(super) fn messages(&self, blobs: &BlobCache, budget: u64, room: u64) -> Result<(Vec<Message>, u32), NotLoaded> {
+    pub(super) fn messages(&self, blobs: &BlobCache, room: &Room) -> Result<(Vec<Message>, u32), NotLoaded> {
         let mut shown: Vec<(usize, Vec<Message>, u64)> = Vec::new();
         let mut size = 0;
         for (position, step) in self.steps.iter().enumerate().skip(self.way) {
-            let messages = step.messages(blobs, budget / RESULT_SHARE)?;
+            let messages = step.messages(blobs, room.budget / RESULT_SHARE)?;
             let tokens = tokens::of_messages(&messages);
             size += tokens;
             shown.push((position, messages, tokens));
-            if size * 10 > room * THRESHOLD_TENTHS {
-                while shown.len() > 1 && size * 10 > room * KEPT_TENTHS {
+            if size * 10 > room.left * THRESHOLD_TENTHS {
+                while shown.len() > 1 && size * 10 > room.left * KEPT_TENTHS {
                     size -= shown.remove(0).2;
                 }
             }
+        }
+        if shown.len() > room.steps {
+            shown.drain(..shown.len() - room.steps);
         }
         let first = shown.first().map_or(self.steps.len(), |(position, ..)| *position);
         let left_out = first - self.way.min(first);
@@ -158,7 +187,10 @@ impl History {
         /// Of a long branch, the last of these steps are told.
         const LINES: usize = 40;
         let earlier = &self.steps[..first.min(self.steps.len())];
-        let told: Vec<&Step> = earlier.iter().filter(|step| step.reply.is_some() || !step.notes.is_empty()).collect();
+        let told: Vec<&Step> = earlier
+            .iter()
+            .filter(|step| step.reply.is_some() || !step.notes.is_empty() || !step.heard.is_empty())
+            .collect();
         if told.is_empty() {
             return None;
         }
@@ -172,8 +204,15 @@ impl History {
 }
 
 impl Step {
+    const fn new(step: StepNo) -> Self {
+        Self { step, reply: None, actions: Vec::new(), heard: Vec::new(), notes: Vec::new() }
+    }
+
     fn messages(&self, blobs: &BlobCache, result_limit: u64) -> Result<Vec<Message>, NotLoaded> {
         let mut messages = Vec::new();
+        if !self.heard.is_empty() {
+            messages.push(Message::user(self.heard.join("\n")));
+        }
         if let Some(reply) = &self.reply {
             // An archive that was checked when it was read holds blocks here.
             let blocks: Vec<Block> = serde_json::from_value(reply.open(blobs)?).unwrap_or_default();
@@ -211,7 +250,10 @@ impl Step {
             })
             .collect();
         let calls = if calls.is_empty() { "no call".to_owned() } else { calls.join(", ") };
-        let notes = self.notes.last().map(|note| format!(" {note}")).unwrap_or_default();
+        // What a person said stays, whatever is left out.
+        let said = self.heard.iter().chain(&self.notes).filter(|note| note.starts_with(SAID));
+        let last = self.notes.last().filter(|note| !note.starts_with(SAID));
+        let notes: String = said.chain(last).map(|note| format!(" {note}")).collect();
         format!("- step {}: {calls}.{notes}", self.step)
     }
 }

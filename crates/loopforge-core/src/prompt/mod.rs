@@ -71,7 +71,9 @@ pub fn assemble(frame: &Frame<'_>) -> Result<Option<Prompt>, NotLoaded> {
         + tokens::of_messages(std::slice::from_ref(&goal))
         + tokens::of_messages(std::slice::from_ref(&status))
         + tokens::of_tools(&tools);
-    let (steps, left_out) = frame.history.messages(&frame.values.blobs, budget, budget.saturating_sub(fixed))?;
+    let steps_shown = if frame.state.budget.summary_only { history::LAST_STEPS } else { usize::MAX };
+    let room = history::Room { budget, left: budget.saturating_sub(fixed), steps: steps_shown };
+    let (steps, left_out) = frame.history.messages(&frame.values.blobs, &room)?;
     let mut messages = vec![goal];
     messages.extend(steps);
     if let Some(last) = messages.last_mut() {

@@ -99,6 +99,9 @@ pub(super) fn status(frame: &Frame<'_>, subgoal: &Subgoal, branch: &Branch) -> R
         text.push_str(" The end is near: bring what matters to an end now.");
     }
     text.push('\n');
+    for line in state.budget_lines(frame.task) {
+        let _ = writeln!(text, "{line}");
+    }
     let progress = &state.subgoals[branch.subgoal];
     for (tool, calls) in &progress.calls {
         let limit =

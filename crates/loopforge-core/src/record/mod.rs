@@ -5,6 +5,7 @@
 //! added with a default, none may be removed or change its meaning; anything else is format 2.
 
 mod action;
+mod budget;
 mod model;
 mod person;
 mod verdict;
@@ -15,6 +16,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{ActionNo, BranchId, ContentHash, RecordId, Seq, StepNo};
+use crate::model::Money;
 use crate::payload::{BlobRef, Payload};
 use crate::task::HookEvent;
 use crate::time::Timestamp;
@@ -24,8 +26,9 @@ pub use action::{
     ActionDecided, ActionFinished, ActionNotHappened, ActionRefused, ActionStarted, ActionUnknown, AttemptFailed,
     Outcome, OutcomeSource, SaveTarget,
 };
+pub use budget::{BudgetStaged, BudgetWarned};
 pub use model::{ModelCalled, ModelFailed, ModelReplied, PromptRef, Purpose};
-pub use person::{About, Answer, QuestionAnswered, QuestionAsked};
+pub use person::{About, Answer, NoteTaken, Order, OrderTaken, QuestionAnswered, QuestionAsked};
 pub use verdict::{Check, LoopFound, LoopKind, Route, Score, Scores, StepEvaluated, Verdict};
 
 /// The format of the records that this version writes. It reads all formats up to this one and refuses later ones by name.
@@ -126,6 +129,14 @@ pub enum Event {
     HookSent(HookSent),
     /// A person let the run go on although what it depends on is no longer as it was.
     ChangesAccepted(ChangesAccepted),
+    /// A budget is nearly used up.
+    BudgetWarned(BudgetWarned),
+    /// The next call of a model didn't fit into a budget: what is done from now on.
+    BudgetStaged(BudgetStaged),
+    /// A person told the run something while it went on.
+    NoteTaken(NoteTaken),
+    /// A person told whoever works on the run to pause, go on or stop.
+    OrderTaken(OrderTaken),
 }
 
 /// Of [`Event::RunStarted`].
@@ -302,7 +313,7 @@ pub struct LifecycleMoved {
 /// Of [`Event::LimitReached`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitReached {
-    /// `max_steps` or `max_duration`.
+    /// `max_steps`, `max_duration`, or `budget.` with the name of a budget.
     pub limit: String,
     /// Its value, for a reader.
     pub value: String,
@@ -317,6 +328,12 @@ pub struct LimitsRaised {
     /// The new wall-clock limit since the start, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_ms: Option<u64>,
+    /// The new number of tokens that the run may use in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// The new amount of money that the run may use in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
     /// Who raised them.
     pub by: String,
 }
@@ -444,6 +461,10 @@ impl Event {
             Self::RunEnded(_) => "run_ended",
             Self::HookSent(_) => "hook_sent",
             Self::ChangesAccepted(_) => "changes_accepted",
+            Self::BudgetWarned(_) => "budget_warned",
+            Self::BudgetStaged(_) => "budget_staged",
+            Self::NoteTaken(_) => "note_taken",
+            Self::OrderTaken(_) => "order_taken",
         }
     }
 

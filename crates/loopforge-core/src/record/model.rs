@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BranchId, ContentHash, Seq, StepNo};
-use crate::model::{ErrorKind, Money, StopReason, Usage};
+use crate::model::{Amount, ErrorKind, Money, StopReason, Usage};
 use crate::payload::{BlobRef, Payload};
 use crate::time::Timestamp;
 
@@ -38,6 +38,9 @@ pub struct ModelCalled {
     pub prompt: PromptRef,
     /// Tokens that it may write at most.
     pub max_output_tokens: u32,
+    /// What it may use at most, where the task has a budget. It counts as used until the reply says what was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved: Option<Amount>,
 }
 
 /// Names a prompt. It is not stored: it is made again from the records before it (`loopforge trace RUN STEP --prompt`), and the hash tells
@@ -123,4 +126,7 @@ pub struct ModelFailed {
     /// Tokens that were billed all the same, as far as the provider told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// What they cost, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
 }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::ActionId;
-use crate::id::BranchId;
+use crate::id::{BranchId, RecordId};
+use crate::time::Timestamp;
 
 /// Of [`super::Event::QuestionAsked`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,4 +68,53 @@ pub struct QuestionAnswered {
     pub text: Option<String>,
     /// Who gave it.
     pub by: String,
+}
+
+/// What a person can tell a run, whoever works on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Order {
+    /// Something to be kept in mind.
+    Note {
+        /// The text.
+        text: String,
+        /// A call of a model that is under way is given up, and made anew with it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        now: bool,
+    },
+    /// Stop work, so that a resume goes on from there.
+    Pause,
+    /// Go on after a pause.
+    Unpause,
+    /// Stop for good.
+    Cancel,
+}
+
+/// Of [`super::Event::NoteTaken`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoteTaken {
+    /// The message's id, by which it is not taken twice.
+    pub id: RecordId,
+    /// The text.
+    pub text: String,
+    /// Who.
+    pub by: String,
+    /// When it was told.
+    pub told_at: Timestamp,
+    /// A call of a model was given up for it, if one was under way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub now: bool,
+}
+
+/// Of [`super::Event::OrderTaken`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderTaken {
+    /// The message's id, by which it is not taken twice.
+    pub id: RecordId,
+    /// What is to be done.
+    pub order: Order,
+    /// Who says so.
+    pub by: String,
+    /// When it was told.
+    pub told_at: Timestamp,
 }

@@ -75,8 +75,7 @@ impl RunState {
             return self.judge_agent(view, id, branch, agent).map(Some);
         }
         if !agent.replied {
-            let may_think = self.paused.is_none() && !self.aborted && !self.is_out_of_time();
-            return Ok(may_think.then_some(Move::Think(id)));
+            return Ok(self.may_think().then_some(Move::Think(id)));
         }
         if let Some(found) = agent_loop(view, id, branch, agent) {
             return Ok(Some(one(Event::LoopFound(found))));
@@ -86,6 +85,11 @@ impl RunState {
             return Ok(Some(one(Event::WaitStarted(wait))));
         }
         self.judge_agent(view, id, branch, agent).map(Some)
+    }
+
+    /// Whether a model may be asked now.
+    pub(super) fn may_think(&self) -> bool {
+        self.paused.is_none() && !self.aborted && !self.is_out_of_time() && !self.is_out_of_budget()
     }
 
     /// The events of a reply: the reply itself, and the actions that its tool calls decide. They belong into one append, so that a
@@ -274,6 +278,7 @@ impl RunState {
             retry_at,
             next_model,
             usage: error.may_be_billed.then_some(*error.usage),
+            cost: None,
         })
     }
 

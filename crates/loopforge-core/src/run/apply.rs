@@ -2,10 +2,10 @@
 
 use crate::agent::Agent;
 use crate::guard::Seen;
-use crate::id::{BranchId, ContentHash, Seq, StepNo};
+use crate::id::{BranchId, ContentHash, RecordId, Seq, StepNo};
 use crate::model::{ErrorKind, StopReason};
 use crate::record::{
-    About, ActionDecided, ActionFinished, ActionId, Answer, Event, ModelCalled, ModelFailed, ModelReplied,
+    About, ActionDecided, ActionFinished, ActionId, Answer, Event, ModelCalled, ModelFailed, ModelReplied, Order,
     QuestionAnswered, QuestionAsked, Record, Route, StepEvaluated, StepStarted, SubgoalOutcome, TaskChange,
 };
 use crate::time::Timestamp;
@@ -89,9 +89,18 @@ impl RunState {
                 }
             }
             Event::StepStarted(event) => self.step_started(event)?,
-            Event::ModelCalled(event) => self.model_called(event)?,
-            Event::ModelReplied(event) => self.model_replied(event)?,
-            Event::ModelFailed(event) => self.model_failed(event)?,
+            Event::ModelCalled(event) => {
+                self.model_called(event)?;
+                self.models.called(event.call, event.reserved);
+            }
+            Event::ModelReplied(event) => {
+                self.model_replied(event)?;
+                self.models.count(event.call, &event.usage, event.cost);
+            }
+            Event::ModelFailed(event) => {
+                self.model_failed(event)?;
+                self.models.failed(event.call, event.usage.as_ref(), event.cost);
+            }
             Event::ActionDecided(event) => self.action_decided(event)?,
             Event::ActionRefused(event) => {
                 let action = self.take_action(event.branch, event.id, "action_refused")?;
@@ -211,9 +220,28 @@ impl RunState {
             Event::LimitsRaised(event) => {
                 self.raised.max_steps = event.max_steps.or(self.raised.max_steps);
                 self.raised.max_duration_ms = event.max_duration_ms.or(self.raised.max_duration_ms);
+                self.raised.tokens = event.tokens.or(self.raised.tokens);
+                self.raised.cost = event.cost.or(self.raised.cost);
+                if event.tokens.is_some() || event.cost.is_some() {
+                    self.budget_raised();
+                }
                 self.stopped = None;
                 if self.question.as_ref().is_some_and(|question| question.about == About::Limit) {
                     self.question = None;
+                }
+            }
+            Event::BudgetWarned(event) => {
+                self.budget.warned.insert(event.budget.clone(), event.clone());
+            }
+            Event::BudgetStaged(event) => self.staged(event),
+            Event::NoteTaken(event) => self.heard(event.id),
+            Event::OrderTaken(event) => {
+                self.heard(event.id);
+                match event.order {
+                    Order::Pause => self.paused = Some(format!("{} paused it", event.by)),
+                    Order::Unpause => self.paused = None,
+                    Order::Cancel => self.aborted = true,
+                    Order::Note { .. } => return Err("a note has a record of its own".to_owned()),
                 }
             }
             Event::RunPaused(event) => self.paused = Some(event.reason.clone()),
@@ -228,9 +256,19 @@ impl RunState {
         Ok(())
     }
 
+    fn heard(&mut self, id: RecordId) {
+        /// Messages that are remembered: whoever takes one tells the store at once, so that only the last few can come again.
+        const REMEMBERED: usize = 64;
+        self.heard.push(id);
+        if self.heard.len() > REMEMBERED {
+            self.heard.remove(0);
+        }
+    }
+
     fn run_resumed(&mut self) {
         self.paused = None;
         self.totals.resumes += 1;
+        self.look_at_account_anew();
         // What kept a model from answering may be mended.
         for branch in self.branches.values_mut() {
             if branch.failure.as_ref().is_some_and(|failure| failure.tool == MODEL && !failure.code.is_of_request())
@@ -255,6 +293,7 @@ impl RunState {
 
     /// Takes the calls of the owner before for lost: a read can be made again, a started write may have happened.
     pub fn lose_started_calls(&mut self) {
+        self.models.lose();
         for branch in self.branches.values_mut() {
             if let Phase::Thinking { thought } = &mut branch.phase
                 && thought.state == ThoughtState::Called
@@ -371,11 +410,6 @@ impl RunState {
                 _ => agent.claim.clone_from(&event.says),
             }
         }
-        self.models.usage = self.models.usage.plus(&event.usage);
-        match event.cost {
-            Some(cost) => self.models.cost += cost,
-            None => self.models.unpriced += 1,
-        }
         self.branch(id)?.phase = Phase::Deciding;
         Ok(())
     }
@@ -383,13 +417,10 @@ impl RunState {
     fn model_failed(&mut self, event: &ModelFailed) -> Result<(), String> {
         let id = event.branch.ok_or("only branches ask models")?;
         let agent = self.thinking(id, event.call, "model_failed")?;
-        agent.model_failures += 1;
+        // One that was given up for a note says nothing about the model.
+        agent.model_failures += u32::from(event.error != ErrorKind::Cancelled);
         agent.model = event.next_model.unwrap_or(agent.model);
         self.models.failures += 1;
-        if let Some(usage) = &event.usage {
-            self.models.usage = self.models.usage.plus(usage);
-            self.models.unpriced += 1;
-        }
         let branch = self.branch(id)?;
         // The next prompt may fare better: it says what happened, and on another way it is short.
         if let (None, ErrorKind::Refused | ErrorKind::ContextTooLong, Some(agent)) =

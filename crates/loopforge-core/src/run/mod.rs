@@ -23,6 +23,7 @@
 
 mod agent;
 mod apply;
+mod budget;
 mod decide;
 mod facts;
 mod next;
@@ -35,8 +36,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
 use crate::guard::Window;
-use crate::id::{ActionNo, BranchId, ContentHash, RunId, Seq, StepNo};
-use crate::model::{Money, Usage};
+use crate::id::{ActionNo, BranchId, ContentHash, RecordId, RunId, Seq, StepNo};
+use crate::model::{Amount, Money, Usage};
 use crate::payload::{Blob, Payload};
 use crate::record::{
     About, ActionId, Event, LimitReached, List, RunOutcome, RunStatus, SaveTarget, SubgoalOutcome, Verdict,
@@ -47,6 +48,7 @@ use crate::tool::{Code, Effect, RetryPolicy};
 
 pub use agent::Replied;
 pub use apply::IllegalEvent;
+pub use budget::{BudgetState, Over, RunLimit, used};
 pub use next::{Call, Idle, Move, View};
 pub use update::{Difference, is_compatible};
 
@@ -80,6 +82,12 @@ pub struct RunState {
     /// What models used and cost.
     #[serde(default)]
     pub models: ModelTotals,
+    /// How it stands with its budgets.
+    #[serde(default)]
+    pub budget: BudgetState,
+    /// The last messages that were taken from its inbox, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heard: Vec<RecordId>,
     /// Calls per tool that were not refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls: BTreeMap<String, u32>,
@@ -156,6 +164,12 @@ pub struct ModelTotals {
     pub cost: Money,
     /// Calls that were answered and whose cost is not known.
     pub unpriced: u32,
+    /// What was reserved for calls of which nobody knows what they used. It counts as used.
+    #[serde(default)]
+    pub estimated: Amount,
+    /// What calls under way may use, by their numbers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reserved: BTreeMap<u32, Amount>,
 }
 
 /// A tool that keeps failing in a passing way (R55).
@@ -176,6 +190,12 @@ pub struct Raised {
     /// Milliseconds since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_ms: Option<u64>,
+    /// Tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Money.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
 }
 
 /// How far a subgoal is.
@@ -508,6 +528,8 @@ impl RunState {
             last_step: StepNo(0),
             totals: Totals::default(),
             models: ModelTotals::default(),
+            budget: BudgetState::default(),
+            heard: Vec::new(),
             calls: BTreeMap::new(),
             ailing: BTreeMap::new(),
             told: Seq(0),
@@ -543,7 +565,9 @@ impl RunState {
                 .iter()
                 .all(|action| matches!(action.state, ActionState::Asked(_)) || self.held_behind(action).is_some()),
             Phase::Ready => self.question.is_some(),
-            Phase::Deciding | Phase::Thinking { .. } => false,
+            Phase::Deciding | Phase::Thinking { .. } => {
+                self.is_out_of_budget() && branch.agent.as_ref().is_some_and(|agent| !agent.replied)
+            }
         };
         let nothing_moves = self.branches.values().all(waits);
         if nothing_moves && !self.aborted && (self.question.is_some() || !self.branches.is_empty()) {

@@ -147,20 +147,17 @@ impl RunState {
                 Some(agent) => self.decide_agent(view, id, branch, agent)?,
                 None => Some(self.decide(view, id, branch)?),
             },
-            Phase::Thinking { thought } => {
-                let may_think = self.paused.is_none() && !self.aborted && !self.is_out_of_time();
-                match thought.state {
-                    ThoughtState::Called => {
-                        idle.in_flight = true;
-                        None
-                    }
-                    ThoughtState::Backoff { until } if until > view.now => {
-                        idle.wake(until);
-                        None
-                    }
-                    ThoughtState::Backoff { .. } | ThoughtState::Lost => may_think.then_some(Move::Think(id)),
+            Phase::Thinking { thought } => match thought.state {
+                ThoughtState::Called => {
+                    idle.in_flight = true;
+                    None
                 }
-            }
+                ThoughtState::Backoff { until } if until > view.now => {
+                    idle.wake(until);
+                    None
+                }
+                ThoughtState::Backoff { .. } | ThoughtState::Lost => self.may_think().then_some(Move::Think(id)),
+            },
             Phase::Ready if may_start => Some(match self.limit_reached(view) {
                 Some(reached) => reached,
                 None => self.start_step(view, id, branch),

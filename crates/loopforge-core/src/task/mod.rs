@@ -3,6 +3,7 @@
 //! [`Task`] is the whole schema; parts whose mechanism is not built yet are refused by name, never ignored. [`read()`] turns a text
 //! into a checked task, or into a list of problems that each say the place and the remedy.
 
+mod budget;
 mod check;
 mod decode;
 mod facts;
@@ -17,6 +18,7 @@ mod tests;
 mod text;
 mod tree;
 
+pub use budget::{Budget, ModelPrice, PerDay, Stage, Usd, usual_stages};
 pub use facts::{FACTS, Fact};
 pub use model::{Mode, ModelSpec, OnLimit};
 pub use not_available::{NOT_AVAILABLE, NotAvailable};
@@ -57,6 +59,9 @@ pub struct Task {
     /// Limits and habits of the loop.
     #[serde(default, rename = "loop")]
     pub limits: Limits,
+    /// What its models may use, and what happens past it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// When the task has succeeded.
     #[serde(default)]
     pub evaluator: Evaluator,
@@ -580,6 +585,8 @@ pub enum HookEvent {
     PersonNeeded,
     /// A limit was reached.
     LimitReached,
+    /// A budget is nearly used up.
+    BudgetWarning,
     /// The run ended.
     Finished,
 }

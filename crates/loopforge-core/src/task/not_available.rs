@@ -38,13 +38,6 @@ pub const NOT_AVAILABLE: &[NotAvailable] = &[
         None,
     ),
     part(
-        "Task",
-        "budget",
-        "Limits of tokens and money, and what happens past them.",
-        "it would not be kept to; remove it, and limit the run with `loop.max_steps` and `loop.max_duration`",
-        None,
-    ),
-    part(
         "Limits",
         "summary_threshold",
         "The share of the context window at which it is compacted.",

@@ -4,9 +4,11 @@
 //! that need the time to pass take the clock of the store.
 
 pub mod appends;
+pub mod budgets;
 pub mod care;
 pub mod due;
 pub mod effects;
+pub mod inbox;
 pub mod leases;
 pub mod reads;
 pub mod state;

@@ -3,6 +3,7 @@
 //! It does what [`crate::Store`] says, as a store on disk does it, but for one thing: with the process everything is
 //! gone. So [`Durability`](crate::Durability) makes no difference here.
 
+mod budget;
 pub(crate) mod effects;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -11,17 +12,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use loopforge_core::expression::StateValue;
-use loopforge_core::id::{ContentHash, LeaseId, RunId, Seq, StepNo};
+use loopforge_core::id::{ContentHash, LeaseId, RecordId, RunId, Seq, StepNo};
+use loopforge_core::model::Amount;
 use loopforge_core::payload::{Blob, BlobRef};
 use loopforge_core::record::{Event, Record, RunStatus};
 use loopforge_core::time::Timestamp;
 use uuid::Uuid;
 
+use self::budget::{Budgets, Inbox};
 use self::effects::{Changes, Draft, Effects, Tokens};
 use crate::derive;
 use crate::{
-    Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Owner, Page, Pages, Pruned, RunInfo, RunSize,
-    StateVersion, Store, StoreError, StoredCheckpoint, Worker,
+    AccountDay, Append, Appended, Clock, Day, EffectInfo, Finding, Lease, Message, NewRun, Owner, Page, Pages, Pruned,
+    Reservation, Reserved, RunInfo, RunSize, StateVersion, Store, StoreError, StoredCheckpoint, Worker,
 };
 
 /// How many checkpoints of a run are kept.
@@ -40,6 +43,7 @@ struct Content {
     tasks: HashMap<ContentHash, Vec<u8>>,
     blobs: HashMap<ContentHash, Arc<[u8]>>,
     tokens: Tokens,
+    budgets: Budgets,
 }
 
 #[derive(Debug, Clone)]
@@ -54,6 +58,7 @@ struct Run {
     held: Option<Held>,
     /// Workers that let their lease run out, since the last append.
     before: Vec<String>,
+    inbox: Inbox,
 }
 
 #[derive(Debug, Clone)]
@@ -108,6 +113,7 @@ impl Content {
             pruned.bytes += run.record_bytes();
             drop_checkpoints(run.checkpoints, 0, &mut pruned);
             self.tokens.retain(|_, (user, _)| *user != run.info.id);
+            self.budgets.forget(run.info.id);
         }
         for run in self.runs.values_mut().filter(|run| run.info.status.is_final()) {
             run.checkpoints = drop_checkpoints(std::mem::take(&mut run.checkpoints), 1, &mut pruned);
@@ -186,6 +192,7 @@ impl Run {
             epoch: 0,
             held: None,
             before: Vec::new(),
+            inbox: Inbox::default(),
         }
     }
 
@@ -580,5 +587,52 @@ impl Store for MemoryStore {
             &mut copy
         };
         Ok(content.prune(runs))
+    }
+
+    async fn reserve(&self, wanted: &Reservation) -> Result<Reserved, StoreError> {
+        let now = self.clock.now();
+        let mut content = self.content();
+        content.run(wanted.run)?;
+        Ok(content.budgets.reserve(wanted, now))
+    }
+
+    async fn settle(&self, run: RunId, call: u32, spent: Amount) -> Result<(), StoreError> {
+        let mut content = self.content();
+        content.run(run)?;
+        content.budgets.settle(run, call, spent);
+        Ok(())
+    }
+
+    async fn reservations(&self, run: RunId) -> Result<Vec<(u32, Amount)>, StoreError> {
+        let content = self.content();
+        content.run(run)?;
+        Ok(content.budgets.open(run))
+    }
+
+    async fn account(&self, account: &str) -> Result<AccountDay, StoreError> {
+        Ok(self.content().budgets.account(account, Day::of(self.clock.now())))
+    }
+
+    async fn post(&self, run: RunId, message: &Message) -> Result<(), StoreError> {
+        let mut content = self.content();
+        let known = content.runs.values().any(|run| run.inbox.has(message.id));
+        let run = content.run_mut(run)?;
+        if !known {
+            run.inbox.post(message);
+        }
+        Ok(())
+    }
+
+    async fn inbox(&self, run: RunId) -> Result<Vec<Message>, StoreError> {
+        Ok(self.content().run(run)?.inbox.waiting())
+    }
+
+    async fn taken(&self, run: RunId, ids: &[RecordId]) -> Result<(), StoreError> {
+        self.content().run_mut(run)?.inbox.taken(ids);
+        Ok(())
+    }
+
+    async fn addressed(&self) -> Result<Vec<RunId>, StoreError> {
+        Ok(self.content().runs.iter().filter(|(_, run)| !run.inbox.is_empty()).map(|(run, _)| *run).collect())
     }
 }

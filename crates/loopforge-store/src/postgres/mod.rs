@@ -16,6 +16,7 @@
 
 mod address;
 mod append;
+mod budget;
 mod check;
 mod claims;
 mod columns;
@@ -24,6 +25,7 @@ mod effects;
 mod error;
 mod hints;
 mod import;
+mod inbox;
 mod lease;
 mod open;
 mod pool;
@@ -48,7 +50,8 @@ use async_trait::async_trait;
 use deadpool_postgres::{ClientWrapper, Pool};
 use futures_util::future::BoxFuture;
 use loopforge_core::expression::StateValue;
-use loopforge_core::id::{ContentHash, LeaseId, RunId, Seq, StepNo};
+use loopforge_core::id::{ContentHash, LeaseId, RecordId, RunId, Seq, StepNo};
+use loopforge_core::model::Amount;
 use loopforge_core::payload::BlobRef;
 use loopforge_core::record::{Record, RunStatus};
 use loopforge_core::time::Timestamp;
@@ -69,8 +72,8 @@ use self::writer::{LANES, Lanes};
 use crate::dispatch::WithPolling;
 use crate::sqlite::content::Content;
 use crate::{
-    Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Pages, Pruned, RunInfo, RunSize, StateVersion, Store,
-    StoreError, StoredCheckpoint, Ticket, Worker,
+    AccountDay, Append, Appended, Clock, EffectInfo, Finding, Lease, Message, NewRun, Pages, Pruned, Reservation,
+    Reserved, RunInfo, RunSize, StateVersion, Store, StoreError, StoredCheckpoint, Ticket, Worker,
 };
 
 /// Connections for what isn't an append: claims, heartbeats, new runs.
@@ -532,6 +535,58 @@ impl Store for PostgresStore {
             })
             .await?;
         Ok(pruned)
+    }
+
+    async fn reserve(&self, wanted: &Reservation) -> Result<Reserved, StoreError> {
+        let wanted = wanted.clone();
+        self.write(move |client, now| {
+            let wanted = wanted.clone();
+            Box::pin(async move { budget::reserve(client, &wanted, now).await })
+        })
+        .await
+    }
+
+    async fn settle(&self, run: RunId, call: u32, spent: Amount) -> Result<(), StoreError> {
+        self.write(move |client, _| Box::pin(budget::settle(client, run, call, spent))).await
+    }
+
+    async fn reservations(&self, run: RunId) -> Result<Vec<(u32, Amount)>, StoreError> {
+        self.read(move |client, _| Box::pin(budget::open(client, run))).await
+    }
+
+    async fn account(&self, account: &str) -> Result<AccountDay, StoreError> {
+        let account = account.to_owned();
+        self.read(move |client, now| {
+            let account = account.clone();
+            Box::pin(async move { budget::account(client, &account, now).await })
+        })
+        .await
+    }
+
+    async fn post(&self, run: RunId, message: &Message) -> Result<(), StoreError> {
+        let (id, content) = (message.id, serde_json::to_string(message).unwrap_or_default());
+        self.write(move |client, _| {
+            let content = content.clone();
+            Box::pin(async move { inbox::post(client, run, id, &content).await })
+        })
+        .await
+    }
+
+    async fn inbox(&self, run: RunId) -> Result<Vec<Message>, StoreError> {
+        self.read(move |client, _| Box::pin(inbox::waiting(client, run))).await
+    }
+
+    async fn taken(&self, run: RunId, ids: &[RecordId]) -> Result<(), StoreError> {
+        let ids = ids.to_vec();
+        self.write(move |client, _| {
+            let ids = ids.clone();
+            Box::pin(async move { inbox::taken(client, run, &ids).await })
+        })
+        .await
+    }
+
+    async fn addressed(&self) -> Result<Vec<RunId>, StoreError> {
+        self.read(move |client, _| Box::pin(inbox::addressed(client))).await
     }
 }
 

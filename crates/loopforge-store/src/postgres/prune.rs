@@ -197,7 +197,7 @@ pub(crate) async fn remove(client: &ClientWrapper, run: RunId, now: Option<i64>)
     derive::check_removable(&read::run(client, run, now).await?)?;
     let key = key_of(client, run).await?;
     let pruned = removed(client, key).await?.pruned();
-    for table in ["record", "state", "effect", "checkpoint"] {
+    for table in ["record", "state", "effect", "checkpoint", "reservation", "inbox"] {
         query(client, &format!("delete from {table} where run = $1"), &[&key]).await?;
     }
     query(client, "delete from run where key = $1", &[&key]).await?;

@@ -164,7 +164,7 @@ pub(crate) fn decode(
 }
 
 /// The kinds in the order of their numbers, from 1. The same as in the table `kind`; a test compares.
-pub(crate) const KINDS: [&str; 30] = [
+pub(crate) const KINDS: [&str; 34] = [
     "run_started",
     "run_resumed",
     "subgoal_started",
@@ -195,6 +195,10 @@ pub(crate) const KINDS: [&str; 30] = [
     "model_called",
     "model_replied",
     "model_failed",
+    "budget_warned",
+    "budget_staged",
+    "note_taken",
+    "order_taken",
 ];
 
 /// The number of a kind; 0, which no row has, for one that is missing in [`KINDS`].

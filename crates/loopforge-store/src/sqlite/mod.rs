@@ -19,12 +19,14 @@
 
 mod append;
 pub(crate) mod body;
+mod budget;
 mod check;
 mod checkpoint;
 pub(crate) mod content;
 mod error;
 mod identity;
 mod import;
+pub(crate) mod inbox;
 mod lease;
 mod log;
 mod open;
@@ -44,7 +46,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use loopforge_core::expression::StateValue;
-use loopforge_core::id::{ContentHash, LeaseId, RunId, Seq, StepNo};
+use loopforge_core::id::{ContentHash, LeaseId, RecordId, RunId, Seq, StepNo};
+use loopforge_core::model::Amount;
 use loopforge_core::payload::BlobRef;
 use loopforge_core::record::{Record, RunStatus};
 use loopforge_core::time::Timestamp;
@@ -58,8 +61,8 @@ pub use self::open::{Options, sqlite_version};
 use self::reader::Readers;
 use self::writer::{Answer, Writer};
 use crate::{
-    Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Pages, Pruned, RunInfo, RunSize, StateVersion, Store,
-    StoreError, StoredCheckpoint, Ticket, Worker,
+    AccountDay, Append, Appended, Clock, Day, EffectInfo, Finding, Lease, Message, NewRun, Pages, Pruned, Reservation,
+    Reserved, RunInfo, RunSize, StateVersion, Store, StoreError, StoredCheckpoint, Ticket, Worker,
 };
 
 /// A store in an SQLite file. A clone is the same store; when the last one is dropped, what is waiting is written.
@@ -361,5 +364,41 @@ impl Store for SqliteStore {
         }
         pruned += self.write(false, move |connection| prune::sweep(connection, &plan)).await?;
         Ok(pruned)
+    }
+
+    async fn reserve(&self, wanted: &Reservation) -> Result<Reserved, StoreError> {
+        let (wanted, clock) = (wanted.clone(), self.0.clock.clone());
+        self.write(false, move |connection| budget::reserve(connection, &wanted, clock.now())).await
+    }
+
+    async fn settle(&self, run: RunId, call: u32, spent: Amount) -> Result<(), StoreError> {
+        self.write(false, move |connection| budget::settle(connection, run, call, spent)).await
+    }
+
+    async fn reservations(&self, run: RunId) -> Result<Vec<(u32, Amount)>, StoreError> {
+        self.read(move |connection| budget::open(connection, run)).await
+    }
+
+    async fn account(&self, account: &str) -> Result<AccountDay, StoreError> {
+        let (account, today) = (account.to_owned(), Day::of(self.0.clock.now()));
+        self.read(move |connection| budget::account(connection, &account, today)).await
+    }
+
+    async fn post(&self, run: RunId, message: &Message) -> Result<(), StoreError> {
+        let (id, content) = (message.id, serde_json::to_string(message).unwrap_or_default());
+        self.write(true, move |connection| inbox::post(connection, run, id, &content)).await
+    }
+
+    async fn inbox(&self, run: RunId) -> Result<Vec<Message>, StoreError> {
+        self.read(move |connection| inbox::waiting(connection, run)).await
+    }
+
+    async fn taken(&self, run: RunId, ids: &[RecordId]) -> Result<(), StoreError> {
+        let ids = ids.to_vec();
+        self.write(false, move |connection| inbox::taken(connection, run, &ids)).await
+    }
+
+    async fn addressed(&self) -> Result<Vec<RunId>, StoreError> {
+        self.read(inbox::addressed).await
     }
 }

@@ -161,7 +161,7 @@ pub(crate) fn remove(connection: &Connection, run: RunId, now: Timestamp) -> Res
     derive::check_removable(&read::run(connection, run, now)?)?;
     let key = run_key(connection, run)?;
     let pruned = removed(connection, key)?;
-    for table in ["record", "state", "effect", "checkpoint"] {
+    for table in ["record", "state", "effect", "checkpoint", "reservation", "inbox"] {
         connection.prepare_cached(&format!("delete from {table} where run = ?1"))?.execute([key])?;
     }
     connection.prepare_cached("delete from run where key = ?1")?.execute([key])?;

@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use loopforge_core::expression::StateValue;
-use loopforge_core::id::{ContentHash, RunId, Seq, StepNo};
+use loopforge_core::id::{ContentHash, RecordId, RunId, Seq, StepNo};
+use loopforge_core::model::Amount;
 use loopforge_core::payload::BlobRef;
 use loopforge_core::record::Record;
 use loopforge_core::time::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
-    Append, Appended, Clock, EffectInfo, Finding, Lease, NewRun, Pages, Pruned, RunInfo, RunSize, StateVersion, Store,
-    StoreError, StoredCheckpoint, Ticket, Worker,
+    AccountDay, Append, Appended, Clock, EffectInfo, Finding, Lease, Message, NewRun, Pages, Pruned, Reservation,
+    Reserved, RunInfo, RunSize, StateVersion, Store, StoreError, StoredCheckpoint, Ticket, Worker,
 };
 
 /// A clock that stands still until it is moved. Clones show the same time.
@@ -230,5 +231,37 @@ impl<S: Store> Store for Faulty<S> {
 
     async fn prune(&self, runs: &[RunId], apply: bool) -> Result<Pruned, StoreError> {
         self.write(self.inner.prune(runs, apply)).await
+    }
+
+    async fn reserve(&self, wanted: &Reservation) -> Result<Reserved, StoreError> {
+        self.write(self.inner.reserve(wanted)).await
+    }
+
+    async fn settle(&self, run: RunId, call: u32, spent: Amount) -> Result<(), StoreError> {
+        self.write(self.inner.settle(run, call, spent)).await
+    }
+
+    async fn reservations(&self, run: RunId) -> Result<Vec<(u32, Amount)>, StoreError> {
+        self.inner.reservations(run).await
+    }
+
+    async fn account(&self, account: &str) -> Result<AccountDay, StoreError> {
+        self.inner.account(account).await
+    }
+
+    async fn post(&self, run: RunId, message: &Message) -> Result<(), StoreError> {
+        self.write(self.inner.post(run, message)).await
+    }
+
+    async fn inbox(&self, run: RunId) -> Result<Vec<Message>, StoreError> {
+        self.inner.inbox(run).await
+    }
+
+    async fn taken(&self, run: RunId, ids: &[RecordId]) -> Result<(), StoreError> {
+        self.write(self.inner.taken(run, ids)).await
+    }
+
+    async fn addressed(&self) -> Result<Vec<RunId>, StoreError> {
+        self.inner.addressed().await
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loopforge_store::Store;
-use loopforge_store::conformance::{appends, care, due, effects, leases, reads, state};
+use loopforge_store::conformance::{appends, budgets, care, due, effects, inbox, leases, reads, state};
 use loopforge_store::memory::MemoryStore;
 use loopforge_store::postgres::{self, PostgresStore};
 use loopforge_store::sqlite::{Options, SqliteStore};
@@ -107,6 +107,13 @@ contract! {
     runs |backend| reads::runs(&*backend.store);
     missing_content |backend| reads::missing_content(&*backend.store);
     soundness |backend| reads::sound(&*backend.store);
+    budget_reserved |backend| budgets::reserved_and_settled(&*backend.store);
+    budget_reserved_again |backend| budgets::reserved_again(&*backend.store);
+    budget_limits |backend| budgets::limits(&*backend.store);
+    budget_days |backend| budgets::days(&*backend.store, &backend.clock);
+    budget_crowd |backend| budgets::crowd(Arc::clone(&backend.store));
+    budget_nobody |backend| budgets::nobody(&*backend.store);
+    inbox |backend| inbox::told(&*backend.store);
     import |backend| care::import(&*backend.store);
     import_refused |backend| care::import_refused(&*backend.store);
     task_changed |backend| care::task_changed(&*backend.store);

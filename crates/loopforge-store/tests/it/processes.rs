@@ -8,14 +8,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use loopforge_core::id::{LeaseId, RunId, Seq};
+use loopforge_core::model::{Amount, Money};
 use loopforge_store::sqlite::SqliteStore;
 use loopforge_store::testing::samples;
-use loopforge_store::{Appended, Durability, Lease, Store, StoreError, Worker};
+use loopforge_store::{Appended, DayLimit, Durability, Lease, Reservation, Reserved, Store, StoreError, Worker};
 
 use crate::support::{add_step, archive, place, run_of};
 
 const PATH: &str = "LOOPFORGE_TEST_STORE";
 const RUN: &str = "LOOPFORGE_TEST_RUN";
+const ACCOUNT: &str = "LOOPFORGE_TEST_ACCOUNT";
 
 fn worker(name: &str, ttl: Duration) -> Worker {
     Worker { id: name.to_owned(), label: name.to_owned(), lease_ttl: ttl }
@@ -153,4 +155,54 @@ async fn a_killed_owner_loses_no_acknowledged_record() {
     assert!(records == 31 || records == 36, "{records}");
     assert_eq!(store.check().await, Ok(Vec::new()));
     assert_ne!(lease.id, LeaseId(uuid::Uuid::nil()));
+}
+
+fn tokens(tokens: u64) -> Amount {
+    Amount { tokens, cost: Money::ZERO }
+}
+
+/// Makes calls for an account that has 1000 tokens, and returns what they used.
+async fn spend(store: &SqliteStore, run: RunId, account: &str) -> u64 {
+    let mut used = 0;
+    for call in 1..=200 {
+        let limit = DayLimit { tokens: Some(1000), cost: None };
+        let wanted = Reservation { run, call, account: account.to_owned(), amount: tokens(10), limit };
+        if let Reserved::Granted(today) = store.reserve(&wanted).await.unwrap() {
+            assert!(today.spent.tokens + today.reserved.tokens <= 1000);
+            store.settle(run, call, tokens(7)).await.unwrap();
+            used += 7;
+        }
+    }
+    used
+}
+
+/// The part of the other process. Does nothing unless it is started as one.
+#[tokio::test]
+async fn other_spender() {
+    let (Ok(path), Ok(account)) = (std::env::var(PATH), std::env::var(ACCOUNT)) else { return };
+    let run: RunId = std::env::var(RUN).unwrap().parse().unwrap();
+    let store = SqliteStore::open(Path::new(&path)).unwrap();
+    println!("answer: {}", spend(&store, run, &account).await);
+}
+
+#[tokio::test]
+async fn two_processes_never_overspend_their_account_together() {
+    let (_folder, path) = place();
+    let store = SqliteStore::open(&path).unwrap();
+    let (mine, theirs) = (run_of(&store, 0).await.run, run_of(&store, 0).await.run);
+    let other = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "processes::other_spender", "--nocapture"])
+        .env(PATH, &path)
+        .env(RUN, theirs.to_string())
+        .env(ACCOUNT, "team")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let here = spend(&store, mine, "team").await;
+    let output = String::from_utf8(other.wait_with_output().unwrap().stdout).unwrap();
+    let (_, answer) = output.split_once("answer: ").unwrap_or_else(|| panic!("{output}"));
+    let there: u64 = answer.lines().next().unwrap().trim().parse().unwrap();
+    let today = store.account("team").await.unwrap();
+    assert_eq!((today.spent, today.reserved), (tokens(here + there), Amount::NOTHING));
+    assert!((here + there) <= 1000 && (here + there) > 980, "{here} and {there}");
 }

@@ -4,12 +4,14 @@
 //! decided before it is archived as durably as it needs; before a read, it is on its way there (see `journal`).
 
 mod admission;
+mod budget;
 mod call;
 mod grounds;
+mod inbox;
 mod report;
 mod think;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +37,7 @@ use crate::hooks::Hooks;
 use crate::journal::{Journal, Position};
 use crate::prepare::Prepared;
 
+pub(crate) use inbox::{Mail, taken};
 pub use report::{OpenQuestion, Report};
 pub(crate) use think::schemas;
 
@@ -76,6 +79,14 @@ pub struct Run {
     thoughts: Vec<think::Thought>,
     /// Fires when models need not answer any more.
     thinking: CancellationToken,
+    /// Models that are asked now, by the number of the call.
+    asking: HashMap<u32, CancellationToken>,
+    /// Of these, those that are given up for a note.
+    given_up: HashSet<u32>,
+    /// Tells whether somebody told the run something.
+    mail: Arc<Mail>,
+    /// What it was told may not have been taken yet.
+    not_heard: bool,
     kept: Kept,
     cancel: CancellationToken,
 }
@@ -138,6 +149,10 @@ impl Run {
             histories: HashMap::new(),
             thoughts: Vec::new(),
             thinking: CancellationToken::new(),
+            asking: HashMap::new(),
+            given_up: HashSet::new(),
+            mail: Arc::clone(&engine.mail),
+            not_heard: true,
             cancel: CancellationToken::new(),
         }
     }
@@ -188,13 +203,21 @@ impl Run {
     /// there. [`EngineError::Fenced`] when another worker took the run up: this one has changed nothing since.
     pub async fn drive(mut self, cancel: CancellationToken) -> Result<Report, EngineError> {
         self.cancel = cancel;
-        let worked = if self.options.stop_before_lapse { self.work_while_held().await } else { self.work().await };
+        let worked = match self.settle_lost().await {
+            Ok(()) if self.options.stop_before_lapse => self.work_while_held().await,
+            Ok(()) => self.work().await,
+            Err(error) => Err(error),
+        };
         // Whatever still runs belongs to nobody now. Reads may be made again; writes are found to be unknown.
         for flight in self.in_flight.values() {
             flight.cancel.cancel();
         }
         let report = match worked {
             Ok(interrupted) => {
+                // Models that are still asked are not listened to any more. What fails here, the next owner does.
+                if let Err(error) = self.settle_lost().await {
+                    tracing::warn!(run = %self.id, "what calls may have used can't be booked now: {error}");
+                }
                 self.finish_notices().await?;
                 Ok(report::make(&self.state, interrupted))
             }
@@ -258,6 +281,10 @@ impl Run {
     async fn work(&mut self) -> Result<bool, EngineError> {
         loop {
             if self.cancel.is_cancelled() {
+                self.interrupt().await?;
+                return Ok(true);
+            }
+            if self.listen().await? {
                 self.interrupt().await?;
                 return Ok(true);
             }
@@ -462,7 +489,10 @@ impl Run {
                 return Ok(true);
             }
         }
-        let renew = self.options.lease_ttl / 3;
+        // An append renews the lease, too.
+        let renew = self.journal.held_until().saturating_sub(clock::since_boot() + self.options.lease_ttl * 2 / 3);
+        // A store that fails is not asked without a pause.
+        let renew = renew.max(self.options.lease_ttl / 20);
         let mut renewed = false;
         tokio::select! {
             Some(done) = self.at_work.join_next(), if waits => self.take(done)?,
@@ -470,6 +500,8 @@ impl Run {
             Some(sent) = self.hooks.sent() => self.record(vec![Event::HookSent(sent).into()])?,
             () = self.journal.answered() => {}
             () = tokio::time::sleep(until.min(renew)) => renewed = until > renew,
+            // Somebody may have told it something.
+            () = tokio::time::sleep(inbox::LISTEN) => {}
             () = self.cancel.cancelled() => {}
         }
         if renewed {
@@ -532,8 +564,8 @@ impl Run {
                 Ok(None) | Err(_) => break,
             }
         }
-        // One that is shared goes on with the next worker.
-        if self.options.company == Company::Alone {
+        // One that is shared goes on with the next worker, unless a person paused it.
+        if self.options.company == Company::Alone && self.state.paused.is_none() {
             let reason = "interrupted".to_owned();
             self.record(vec![Event::RunPaused(RunPaused { reason }).into()])?;
         }

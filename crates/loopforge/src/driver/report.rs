@@ -1,6 +1,7 @@
 //! What is to be said of a run when its driver stops.
 
-use loopforge_core::id::{RunId, StepNo};
+use loopforge_core::id::{ContentHash, RunId, StepNo};
+use loopforge_core::model::Amount;
 use loopforge_core::record::{About, LimitReached, RunOutcome, RunStatus};
 use loopforge_core::run::{RunState, Totals};
 use loopforge_core::time::Timestamp;
@@ -26,6 +27,10 @@ pub struct Report {
     pub interrupted: bool,
     /// Its counters.
     pub totals: Totals,
+    /// Its task.
+    pub task: ContentHash,
+    /// What its models used; none when no model was asked.
+    pub used: Option<Amount>,
     /// Its subgoals: name and status, in the order of the task.
     pub subgoals: Vec<(String, &'static str)>,
 }
@@ -60,6 +65,8 @@ pub(super) fn make(state: &RunState, interrupted: bool) -> Report {
         wake_at: state.wake_at(),
         interrupted,
         totals: state.totals.clone(),
+        task: state.task,
+        used: (state.models.calls > 0).then(|| state.spent()),
         subgoals: state.subgoals.iter().map(|progress| (progress.id.clone(), progress.status.name())).collect(),
     }
 }

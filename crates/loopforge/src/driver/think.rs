@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use loopforge_core::id::{BranchId, Seq};
 use loopforge_core::json::Json;
-use loopforge_core::model::ToolSchema;
+use loopforge_core::model::{ErrorKind, ModelError, Price, ToolSchema};
 use loopforge_core::payload::{Blob, BlobKind};
 use loopforge_core::prompt::{self, Frame, History, Prompt};
-use loopforge_core::record::{Event, ModelCalled, PromptRef, Purpose, Record};
+use loopforge_core::record::{Event, ModelCalled, ModelFailed, PromptRef, Purpose, Record};
 use loopforge_core::run::{Replied, RunState, View};
 use loopforge_core::task::Subgoal;
-use loopforge_models::{Answer, CallContext};
+use loopforge_models::{Answer, CallContext, Exchange};
 
 use crate::clock;
 use crate::error::EngineError;
 use crate::prepare::Prepared;
 
+use super::budget::{Room, spent, wait_for_room};
 use super::{Done, Run};
 
 /// Records that are read at once.
@@ -29,6 +30,10 @@ pub(super) struct Thought {
     call: u32,
     answer: Answer,
     took: Duration,
+    /// What the model costs.
+    price: Option<Price>,
+    /// Whether it was asked: there may have been no room for it in its account's day.
+    sent: bool,
 }
 
 impl Run {
@@ -38,27 +43,36 @@ impl Run {
         self.flush().await?;
         self.remember(branch).await?;
         let prepared = Arc::clone(&self.prepared);
-        let Some(state) = self.state.branches.get(&branch) else { return Ok(()) };
-        let Some(agent) = &state.agent else { return Ok(()) };
-        let Some(model) = prepared.models.at(agent.model).map(Arc::clone) else {
-            return Err(EngineError::Invalid(format!("run {}: the task has no model", self.id)));
-        };
-        let tools = schemas(&prepared, &prepared.task.subgoals[state.subgoal]);
-        let name = model.describe().name.clone();
-        let prompt = loop {
-            match self.assemble(branch, &tools, &name) {
-                Ok(Some(prompt)) => break prompt,
-                Ok(None) => return Ok(()),
-                Err(missing) => self.load(missing).await?,
+        let call = self.state.models.calls.saturating_add(1);
+        let (position, model, prompt, reserved, crowded) = loop {
+            self.warn_of_budgets()?;
+            let Some(state) = self.state.branches.get(&branch) else { return Ok(()) };
+            let Some(agent) = &state.agent else { return Ok(()) };
+            let position = self.state.budget.model.map_or(agent.model, |cheaper| cheaper.max(agent.model));
+            let Some(model) = prepared.models.at(position).map(Arc::clone) else {
+                return Err(EngineError::Invalid(format!("run {}: the task has no model", self.id)));
+            };
+            let tools = schemas(&prepared, &prepared.task.subgoals[state.subgoal]);
+            let prompt = loop {
+                match self.assemble(branch, &tools, &model.describe().name) {
+                    Ok(Some(prompt)) => break prompt,
+                    Ok(None) => return Ok(()),
+                    Err(missing) => self.load(missing).await?,
+                }
+            };
+            match self.make_room(call, &prompt, position).await? {
+                Room::Granted(reserved) => break (position, model, prompt, reserved, None),
+                Room::Crowded(wanted) => break (position, model, prompt, Some(wanted.amount), Some(wanted)),
+                Room::Changed if self.state.is_out_of_budget() => return Ok(()),
+                Room::Changed => {}
             }
         };
-        let call = self.state.models.calls.saturating_add(1);
         let called = ModelCalled {
             branch: Some(branch),
             step: Some(self.state.branches[&branch].step),
             purpose: Purpose::Act,
             call,
-            model: name,
+            model: model.describe().name.clone(),
             prompt: PromptRef {
                 digest: prompt.digest,
                 upto: self.state.head,
@@ -66,14 +80,26 @@ impl Run {
                 left_out: prompt.left_out,
             },
             max_output_tokens: prompt.request.max_output_tokens.unwrap_or_default(),
+            reserved,
         };
         self.record(vec![Event::ModelCalled(called).into()])?;
         self.flush().await?;
-        let context = CallContext::new(self.thinking.child_token());
+        let cancel = self.thinking.child_token();
+        self.asking.insert(call, cancel.clone());
+        let (price, store) = (prepared.models.price(position), Arc::clone(&self.store));
         self.at_work.spawn(async move {
             let started = tokio::time::Instant::now();
-            let answer = model.call(&prompt.request, &context).await;
-            Done::Thought(Box::new(Thought { branch, call, answer, took: started.elapsed() }))
+            let sent = match &crowded {
+                Some(wanted) => wait_for_room(&*store, wanted, &cancel).await,
+                None => true,
+            };
+            let answer = if sent {
+                model.call(&prompt.request, &CallContext::new(cancel)).await
+            } else {
+                let reason = "other runs have reserved what is left of the account's budget of the day";
+                Answer { result: Err(ModelError::new(ErrorKind::RateLimited, reason)), exchange: Exchange::default() }
+            };
+            Done::Thought(Box::new(Thought { branch, call, answer, took: started.elapsed(), price, sent }))
         });
         Ok(())
     }
@@ -123,12 +149,30 @@ impl Run {
     pub(super) async fn take_thoughts(&mut self) -> Result<(), EngineError> {
         for thought in std::mem::take(&mut self.thoughts) {
             let prepared = Arc::clone(&self.prepared);
-            let Thought { branch, call, answer, took } = thought;
+            let Thought { branch, call, answer, took, price, sent } = thought;
+            self.asking.remove(&call);
+            let given_up = self.given_up.remove(&call);
+            let reserved = self.state.models.reserved.get(&call).copied();
+            // Its owner stops: the call is lost, and made again by the next one.
+            if answer.result.is_err() && !given_up && self.cancel.is_cancelled() {
+                continue;
+            }
+            // Before the record, so that a crash in between leaves nothing reserved for a call that has ended.
+            let used = match &answer.result {
+                Ok(reply) => Some(spent(&reply.usage, price.as_ref(), reserved)),
+                // One that was cut off on the way was heard by the provider, whatever it says.
+                Err(error) if sent && (error.may_be_billed || given_up) => {
+                    Some(spent(&error.usage, price.as_ref(), reserved))
+                }
+                Err(_) => None,
+            };
+            self.settle_call(call, used.unwrap_or_default()).await?;
             match answer.result {
                 Ok(reply) => {
                     let raw = (!answer.exchange.response.is_empty())
                         .then(|| Blob::new(BlobKind::Bytes, answer.exchange.response.to_vec()));
-                    let replied = Replied { call, reply, cost: None, raw, took };
+                    let cost = price.and_then(|price| price.cost(&reply.usage));
+                    let replied = Replied { call, reply, cost, raw, took };
                     let drafts = loop {
                         let view = View {
                             task: &prepared.task,
@@ -144,9 +188,29 @@ impl Run {
                     };
                     self.record(drafts.unwrap_or_default())?;
                 }
-                // Its owner stops: the call is lost, and made again by the next one.
-                Err(_) if self.cancel.is_cancelled() => {}
+                // Nothing is wrong with the model: it is asked anew, at once.
+                Err(error) if given_up || !sent => {
+                    if !given_up {
+                        self.exceed_day(call).await?;
+                    }
+                    let step = self.state.branches.get(&branch).map(|branch| branch.step);
+                    let failed = ModelFailed {
+                        branch: Some(branch),
+                        step,
+                        call,
+                        error: if given_up { ErrorKind::Cancelled } else { error.kind },
+                        reason: if given_up { "given up for a note".to_owned() } else { error.message.clone() },
+                        retry_at: Some(clock::now()),
+                        next_model: None,
+                        usage: used.map(|_| *error.usage),
+                        cost: price.and_then(|price| price.cost(&error.usage)),
+                    };
+                    if self.state.branches.get(&branch).is_some_and(|branch| branch.awaits(call)) {
+                        self.record(vec![Event::ModelFailed(failed).into()])?;
+                    }
+                }
                 Err(error) => {
+                    let cost = price.and_then(|price| price.cost(&error.usage));
                     let failed = self.state.model_failure(
                         &prepared.task,
                         branch,
@@ -155,6 +219,8 @@ impl Run {
                         prepared.models.len(),
                         clock::now(),
                     );
+                    let failed =
+                        failed.map(|failed| ModelFailed { cost: cost.filter(|_| failed.usage.is_some()), ..failed });
                     self.record(failed.into_iter().map(|failed| Event::ModelFailed(failed).into()).collect())?;
                 }
             }

@@ -174,6 +174,12 @@ impl Bench {
         self
     }
 
+    /// Adds any model under the name by which the task finds it.
+    pub(crate) fn any_model(mut self, name: &str, model: Arc<dyn loopforge_models::Model>) -> Self {
+        self.registry = self.registry.with_model(name, model);
+        self
+    }
+
     /// An engine with a worker id of its own, as another process would have.
     pub(crate) fn engine(&self) -> Engine {
         let mut options = Options::new(self.folder.path().join("runs"));

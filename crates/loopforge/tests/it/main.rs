@@ -7,6 +7,7 @@ mod agent_http;
 mod ahead;
 mod archives;
 mod bench;
+mod budget;
 mod fleet;
 mod graph;
 mod hooks;

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::decode::Place;
 use super::problem::{Finding, ProblemCode, Report};
-use super::{Catalog, Input, ModelSpec, Subgoal, Task, is_name};
+use super::{Budget, Catalog, Input, ModelSpec, Stage, Subgoal, Task, is_name};
 use crate::agent::Control;
 use crate::expression::{Expression, ROOTS};
 use crate::json::Json;
@@ -71,6 +71,9 @@ impl Checker<'_, '_, '_> {
         }
         self.subgoals();
         self.limits();
+        if let Some(budget) = &task.budget {
+            self.budget(budget);
+        }
         for (position, rule) in task.evaluator.criteria.iter().enumerate() {
             self.expression(&format!("evaluator.criteria[{position}]"), rule, &[]);
         }
@@ -163,6 +166,42 @@ impl Checker<'_, '_, '_> {
         ];
         for (key, span) in spans {
             self.not_zero(&format!("loop.{key}"), span);
+        }
+    }
+
+    fn budget(&mut self, budget: &Budget) {
+        let per_day = budget.per_day.unwrap_or_default();
+        for (key, limit) in [("tokens", budget.tokens), ("per_day.tokens", per_day.tokens)] {
+            if let Some(limit) = limit {
+                self.at_least_one(&format!("budget.{key}"), limit);
+            }
+        }
+        for (key, limit) in [("cost_usd", budget.cost_usd), ("per_day.cost_usd", per_day.cost_usd)] {
+            if let Some(limit) = limit {
+                self.at_least_one(&format!("budget.{key}"), limit.0.picodollars);
+            }
+        }
+        if budget.per_day.is_some() && budget.account.is_none() {
+            let finding =
+                Finding::new(ProblemCode::Missing, "a budget of a day belongs to an account, and none is named")
+                    .remedy("add `account: NAME`; all runs that name it share the budget");
+            self.add("budget.per_day", finding);
+        }
+        if budget.account.as_ref().is_some_and(|account| account.trim().is_empty()) {
+            let finding =
+                Finding::new(ProblemCode::BadValue, "an account without a name").remedy("write `account: NAME`");
+            self.add("budget.account", finding);
+        }
+        let stop = budget.on_exceed.iter().position(|stage| *stage == Stage::Stop);
+        if let Some(position) = stop.filter(|position| position + 1 < budget.on_exceed.len()) {
+            let finding =
+                Finding::new(ProblemCode::Conflict, "what stands after `stop` never happens").remedy("put `stop` last");
+            self.add(&format!("budget.on_exceed[{}]", position + 1), finding);
+        }
+        if self.task.model.is_none() {
+            let finding = Finding::new(ProblemCode::Conflict, "a budget limits models, and the task has none")
+                .remedy("remove `budget`, or name a `model`");
+            self.add_key("budget", finding);
         }
     }
 

@@ -1,11 +1,11 @@
 //! The readers of the task file's parts, one for each type.
 
 use super::{Decoder, Finding, Node, ProblemCode, Value};
-use crate::model::Api;
+use crate::model::{Api, Money};
 use crate::task::{
-    Alternative, Entry, Evaluator, ForEach, Grants, Hook, HookAction, HookEvent, Input, Lifecycle, Limits, Mode,
-    ModelSpec, Net, OnFailure, OnLimit, OnMaxSteps, Retry, Sandbox, SandboxSwitch, Status, StatusProcess, Subgoal,
-    Task, ToolSpec,
+    Alternative, Budget, Entry, Evaluator, ForEach, Grants, Hook, HookAction, HookEvent, Input, Lifecycle, Limits,
+    Mode, ModelPrice, ModelSpec, Net, OnFailure, OnLimit, OnMaxSteps, PerDay, Retry, Sandbox, SandboxSwitch, Stage,
+    Status, StatusProcess, Subgoal, Task, ToolSpec, Usd, usual_stages,
 };
 use crate::tool::Effect;
 
@@ -27,6 +27,7 @@ impl Decoder<'_, '_, '_> {
             Some(Vec::new())
         };
         let limits = self.optional(f, "loop", Self::limits);
+        let budget = self.optional(f, "budget", Self::budget);
         let evaluator = self.optional(f, "evaluator", Self::evaluator);
         let states = self.optional(f, "states", Self::lifecycle);
         let hooks = self.optional(f, "hooks", |d, n| d.list(n, Self::hook));
@@ -42,6 +43,7 @@ impl Decoder<'_, '_, '_> {
             tools: tools.unwrap_or_default(),
             subgoals,
             limits,
+            budget,
             evaluator: evaluator.unwrap_or_default(),
             states,
             hooks: hooks.unwrap_or_default(),
@@ -280,6 +282,61 @@ impl Decoder<'_, '_, '_> {
         Some(limits)
     }
 
+    fn budget(&mut self, node: &Node) -> Option<Budget> {
+        const STAGES: &[(&str, Stage)] = &[
+            ("summary_only", Stage::SummaryOnly),
+            ("smaller_model", Stage::SmallerModel),
+            ("semi_manual", Stage::SemiManual),
+            ("stop", Stage::Stop),
+        ];
+        let f = &mut self.fields(node, "Budget", "`budget`")?;
+        let budget = Budget {
+            tokens: self.optional(f, "tokens", Self::whole),
+            cost_usd: self.optional(f, "cost_usd", Self::usd),
+            account: self.optional(f, "account", Self::text),
+            per_day: self.optional(f, "per_day", Self::per_day),
+            prices: self.optional(f, "prices", |d, n| d.map(n, Self::model_price)).unwrap_or_default(),
+            on_exceed: self
+                .optional(f, "on_exceed", |d, n| d.list(n, |d, n| d.word(n, STAGES)))
+                .unwrap_or_else(usual_stages),
+        };
+        self.finish(f);
+        Some(budget)
+    }
+
+    fn per_day(&mut self, node: &Node) -> Option<PerDay> {
+        let f = &mut self.fields(node, "PerDay", "`per_day`")?;
+        let per_day = PerDay {
+            tokens: self.optional(f, "tokens", Self::whole),
+            cost_usd: self.optional(f, "cost_usd", Self::usd),
+        };
+        self.finish(f);
+        Some(per_day)
+    }
+
+    fn model_price(&mut self, node: &Node) -> Option<ModelPrice> {
+        let f = &mut self.fields(node, "ModelPrice", "a price")?;
+        let input = self.required(f, "input", Self::usd);
+        let cached_input = self.optional(f, "cached_input", Self::usd);
+        let cache_write = self.optional(f, "cache_write", Self::usd);
+        let output = self.required(f, "output", Self::usd);
+        self.finish(f);
+        Some(ModelPrice { input: input?, cached_input, cache_write, output: output? })
+    }
+
+    /// An amount of money. A number is read by its digits, so that none is rounded.
+    fn usd(&mut self, node: &Node) -> Option<Usd> {
+        let text = match &node.value {
+            Value::Text(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => return self.wrong_type(node, "an amount of US dollars such as `2.50`", None),
+        };
+        match Money::parse(&text) {
+            Ok(money) => Some(Usd(money)),
+            Err(message) => self.wrong(node, Finding::new(ProblemCode::BadValue, message)),
+        }
+    }
+
     fn evaluator(&mut self, node: &Node) -> Option<Evaluator> {
         let f = &mut self.fields(node, "Evaluator", "`evaluator`")?;
         let criteria = self.optional(f, "criteria", |d, n| d.list(n, Self::expression)).unwrap_or_default();
@@ -303,6 +360,7 @@ impl Decoder<'_, '_, '_> {
             ("loop_exceeded", HookEvent::LoopExceeded),
             ("person_needed", HookEvent::PersonNeeded),
             ("limit_reached", HookEvent::LimitReached),
+            ("budget_warning", HookEvent::BudgetWarning),
             ("finished", HookEvent::Finished),
         ];
         const ACTIONS: &[(&str, HookAction)] = &[

@@ -313,34 +313,28 @@ task.yaml:3:25: `123456789012345678901234567890` is too large for a number
 
 #[test]
 fn parts_that_are_not_built_yet() {
-    assert_snapshot!(with("model: { use: openai/gpt-5-mini }\nmcpServers: {}\nbudget: { tokens: 1 }\nloop: { mode: react, summary_threshold: 0.7, max_tokens_per_step: 4000 }\nevaluator: { judge: true, allow_replan: true }"), @r#"
+    assert_snapshot!(with("model: { use: openai/gpt-5-mini }\nmcpServers: {}\nloop: { mode: react, summary_threshold: 0.7, max_tokens_per_step: 4000 }\nevaluator: { judge: true, allow_replan: true }"), @r#"
 task.yaml:4:1: `mcpServers` is not available in this version of LoopForge
   |
 4 | mcpServers: {}
   | ^^^^^^^^^^
   = help: no server would be started; remove it, and use `builtin` or `process` tools
 
-task.yaml:5:1: `budget` is not available in this version of LoopForge
+task.yaml:5:22: `summary_threshold` is not available in this version of LoopForge
   |
-5 | budget: { tokens: 1 }
-  | ^^^^^^
-  = help: it would not be kept to; remove it, and limit the run with `loop.max_steps` and `loop.max_duration`
-
-task.yaml:6:22: `summary_threshold` is not available in this version of LoopForge
-  |
-6 | loop: { mode: react, summary_threshold: 0.7, max_tokens_per_step: 4000 }
+5 | loop: { mode: react, summary_threshold: 0.7, max_tokens_per_step: 4000 }
   |                      ^^^^^^^^^^^^^^^^^
   = help: there is no model whose context could fill; remove it
 
-task.yaml:7:14: `judge` is not available in this version of LoopForge
+task.yaml:6:14: `judge` is not available in this version of LoopForge
   |
-7 | evaluator: { judge: true, allow_replan: true }
+6 | evaluator: { judge: true, allow_replan: true }
   |              ^^^^^
   = help: no model would judge; remove it, or set it to `false`, and say what must hold in `criteria`
 
-task.yaml:7:27: `allow_replan` is not available in this version of LoopForge
+task.yaml:6:27: `allow_replan` is not available in this version of LoopForge
   |
-7 | evaluator: { judge: true, allow_replan: true }
+6 | evaluator: { judge: true, allow_replan: true }
   |                           ^^^^^^^^^^^^
   = help: plans are never changed; remove it, or set it to `false`
 "#);
@@ -1028,7 +1022,7 @@ task.yaml:5:35: `pause_and_alert` stops a run that goes in circles or past a lim
   = help: use it on `loop_exceeded` or `limit_reached`
 "#);
     assert_snapshot!(with("hooks: [{ on: step_done, do: lg }]"), @r#"
-task.yaml:3:15: `step_done` is not one of step_completed, checkpoint_restored, loop_exceeded, person_needed, limit_reached, finished
+task.yaml:3:15: `step_done` is not one of step_completed, checkpoint_restored, loop_exceeded, person_needed, limit_reached, budget_warning, finished
   |
 3 | hooks: [{ on: step_done, do: lg }]
   |               ^^^^^^^^^
@@ -1105,4 +1099,38 @@ task.yaml:3:50: no time at all would let nothing happen
   |                                                  ^^
   = help: give a time such as `10s`
 "#);
+}
+
+#[test]
+fn budgets_that_make_no_sense() {
+    let problems = |budget: &str| {
+        let file = format!("name: a\ngoal: b\nmodel: openai/gpt-5-mini\nbudget: {budget}\n");
+        let problems = task::read(&file, "task.yaml", &catalog()).unwrap_err();
+        problems.all().iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect::<Vec<_>>()
+    };
+    assert_eq!(problems("{ tokens: 0 }"), ["budget.tokens: 0 would let nothing happen"]);
+    assert_eq!(
+        problems("{ cost_usd: lots }"),
+        ["budget.cost_usd: `lots` is not an amount of money: write `3.00usd`, `$0.25` or `2.5`"]
+    );
+    assert_eq!(
+        problems("{ per_day: { cost_usd: 5 } }"),
+        ["budget.per_day: a budget of a day belongs to an account, and none is named"]
+    );
+    assert_eq!(
+        problems("{ tokens: 9, on_exceed: [stop, semi_manual] }"),
+        ["budget.on_exceed[1]: what stands after `stop` never happens"]
+    );
+    assert!(problems("{ tokens: 9, on_exceed: [give_up] }")[0].contains("is not one of summary_only"));
+}
+
+#[test]
+fn amounts_of_money_are_exact_however_they_are_written() {
+    for (written, microdollars) in [("0.1", 100_000), ("5", 5_000_000), ("\"2.50usd\"", 2_500_000), ("$0.000001", 1)] {
+        let file = format!("name: a\ngoal: b\nmodel: openai/gpt-5-mini\nbudget: {{ cost_usd: {written} }}\n");
+        let task =
+            task::read(&file, "task.yaml", &catalog()).unwrap_or_else(|problems| panic!("{written}: {problems}"));
+        let cost = task.budget.unwrap().cost_usd.unwrap().0;
+        assert_eq!(cost, loopforge_core::model::Money::microdollars(microdollars), "{written}");
+    }
 }

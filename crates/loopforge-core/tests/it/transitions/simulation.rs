@@ -227,6 +227,7 @@ impl Simulation {
             model: "test/thinker".to_owned(),
             prompt: PromptRef { digest: ContentHash([0; 32]), upto: self.state.head, tokens: 1, left_out: 0 },
             max_output_tokens: 1,
+            reserved: None,
         }));
         self.thinking.insert(branch, call);
     }
@@ -404,6 +405,8 @@ impl Simulation {
         let raise = LimitsRaised {
             max_steps: Some(self.state.last_step.0 + 20),
             max_duration_ms: None,
+            tokens: None,
+            cost: None,
             by: "a person".to_owned(),
         };
         if about == About::Limit {

@@ -361,7 +361,8 @@ impl Sim {
 }
 
 pub(crate) fn raised(max_steps: Option<u64>) -> Draft {
-    Event::LimitsRaised(LimitsRaised { max_steps, max_duration_ms: None, by: "p".to_owned() }).into()
+    Event::LimitsRaised(LimitsRaised { max_steps, max_duration_ms: None, tokens: None, cost: None, by: "p".to_owned() })
+        .into()
 }
 
 fn answered(branch: Option<BranchId>, answer: Answer) -> Draft {
