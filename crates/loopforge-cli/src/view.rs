@@ -96,7 +96,7 @@ pub struct View {
     pub info: RunInfo,
     /// Whose process is gone, although its lease lasts still.
     pub gone: Option<Owner>,
-    /// Its task; none when its text can't be read.
+    /// Its task, with its plan as it is now; none when its text can't be read.
     pub task: Option<Task>,
     /// Its state; none without a task. After a damaged record it is the one before it.
     pub state: Option<RunState>,
@@ -131,7 +131,8 @@ impl View {
         match read {
             Ok(task) => {
                 view.fold(store, &task).await?;
-                view.task = Some(task);
+                let planned = view.state.as_ref().map(|state| state.plan.of(&task).into_owned());
+                view.task = Some(planned.unwrap_or(task));
             }
             Err(problem) => view.problems.push(problem),
         }

@@ -16,6 +16,7 @@ pub mod id;
 pub mod json;
 pub mod model;
 pub mod payload;
+pub mod plan;
 pub mod prompt;
 pub mod record;
 pub mod run;

@@ -344,6 +344,7 @@ fn needs(event: &Event) -> Option<Durability> {
         // Made again by the same decision after a crash; a read can be made again too.
         Event::SubgoalStarted(_)
         | Event::SubgoalEnded(_)
+        | Event::ConsultStarted(_)
         | Event::StepStarted(_)
         | Event::ActionDecided(_)
         | Event::ActionRefused(_)
@@ -358,7 +359,10 @@ fn needs(event: &Event) -> Option<Durability> {
         | Event::HookSent(_)
         | Event::ModelCalled(_)
         | Event::ModelReplied(_)
-        | Event::ModelFailed(_) => Some(Durability::Soft),
+        | Event::ModelFailed(_)
+        | Event::ConsultFailed(_)
+        | Event::PlanAmended(_)
+        | Event::Judged(_) => Some(Durability::Soft),
         // The world may change after it, or somebody relies on it.
         Event::RunStarted(_)
         | Event::RunResumed(_)

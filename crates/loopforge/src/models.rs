@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use loopforge_core::model::{ErrorKind, ModelError, Price, Request};
+use loopforge_core::record::Purpose;
 use loopforge_core::task::{Budget, ModelPrice, ModelSpec, Task};
 use loopforge_models::{Answer, CallContext, Description, Exchange, Model, Prices, Setup};
 
@@ -57,6 +58,23 @@ impl Models {
             self.problems.push(error.to_string());
             Arc::new(Unset::new(name, error.to_string()))
         })
+    }
+
+    /// The position of the model that is asked for a purpose: a judge is the `summarizer` where there is one, and then as all.
+    #[must_use]
+    pub fn position_for(&self, purpose: Purpose, position: u32) -> u32 {
+        match (purpose, self.summarizer.is_some(), position) {
+            (Purpose::Judge, true, 0) => self.len(),
+            (Purpose::Judge, true, _) => position - 1,
+            _ => position,
+        }
+    }
+
+    /// How many models can be asked for a purpose.
+    #[must_use]
+    pub fn count_for(&self, purpose: Purpose) -> u32 {
+        let judge = purpose == Purpose::Judge && self.summarizer.is_some();
+        self.len() + u32::from(judge)
     }
 
     /// What the models cost: as the task says, else as is known. A budget of money can't be kept to with a model whose price nobody knows.

@@ -19,7 +19,7 @@ const NETWORK_TOOLS: &[&str] = &["http_get", "http_request"];
 #[derive(Debug)]
 pub struct Prepared {
     /// The task.
-    pub task: Task,
+    pub task: Arc<Task>,
     /// Its text, byte for byte.
     pub source: Vec<u8>,
     /// Names the text.
@@ -28,6 +28,8 @@ pub struct Prepared {
     pub base: PathBuf,
     /// The task file, absolute, where it was read from one.
     pub file: Option<PathBuf>,
+    /// What a planner's subgoals are checked against.
+    pub catalog: Catalog,
     /// Its tools.
     pub toolbox: Toolbox,
     /// Its models.
@@ -50,9 +52,10 @@ impl Prepared {
         }
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let base = parent.canonicalize().map_err(io)?;
-        let task = task::read_bytes(&source, &origin, &catalog(registry))?;
+        let catalog = catalog(registry);
+        let task = task::read_bytes(&source, &origin, &catalog)?;
         let file = path.file_name().map(|name| base.join(name));
-        Self::finish(task, source, &base, file, registry)
+        Self::finish(task, catalog, source, &base, file, registry)
     }
 
     /// Reads a task from its text. `base` is where its relative paths start.
@@ -65,8 +68,9 @@ impl Prepared {
         base: &Path,
         registry: &Registry,
     ) -> Result<Arc<Self>, EngineError> {
-        let task = task::read_bytes(&source, origin, &catalog(registry))?;
-        Self::finish(task, source, base, None, registry)
+        let catalog = catalog(registry);
+        let task = task::read_bytes(&source, origin, &catalog)?;
+        Self::finish(task, catalog, source, base, None, registry)
     }
 
     /// Reads a task that a store kept.
@@ -74,12 +78,14 @@ impl Prepared {
     /// # Errors
     /// As [`Self::from_file`].
     pub fn from_store(source: Vec<u8>, base: &Path, registry: &Registry) -> Result<Arc<Self>, EngineError> {
-        let task = task::read_stored(&source, &catalog(registry))?;
-        Self::finish(task, source, base, None, registry)
+        let catalog = catalog(registry);
+        let task = task::read_stored(&source, &catalog)?;
+        Self::finish(task, catalog, source, base, None, registry)
     }
 
     fn finish(
         task: Task,
+        catalog: Catalog,
         source: Vec<u8>,
         base: &Path,
         file: Option<PathBuf>,
@@ -88,7 +94,7 @@ impl Prepared {
         let toolbox = Toolbox::build(&task, registry)?;
         let models = Models::build(&task, registry, base);
         let hash = ContentHash::of(&source);
-        Ok(Arc::new(Self { task, source, hash, base: base.to_owned(), file, toolbox, models }))
+        Ok(Arc::new(Self { task: Arc::new(task), source, hash, base: base.to_owned(), file, catalog, toolbox, models }))
     }
 }
 

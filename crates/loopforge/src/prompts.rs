@@ -88,10 +88,10 @@ impl Engine {
         let Some((id, branch)) = called.branch.and_then(|id| Some((id, state.branches.get(&id)?))) else {
             return Ok(None);
         };
-        let tools = schemas(prepared, &prepared.task.subgoals[branch.subgoal]);
+        let task = state.plan.of(&prepared.task);
+        let tools = schemas(prepared, &task.subgoals[branch.subgoal]);
         loop {
-            let frame =
-                Frame { task: &prepared.task, state, branch: id, history, tools: &tools, values, model: &called.model };
+            let frame = Frame { task: &task, state, branch: id, history, tools: &tools, values, model: &called.model };
             match prompt::assemble(&frame) {
                 Ok(prompt) => return Ok(prompt),
                 Err(NotLoaded::Blob(reference)) => {

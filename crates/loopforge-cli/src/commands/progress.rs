@@ -133,6 +133,8 @@ pub(crate) fn plain(record: &Record) -> Option<String> {
             Some(says) => ("says", format!("{}{says}", at_step(event.step))),
             None => return None,
         },
+        Event::PlanAmended(event) => ("plan", super::summary::amended(event)),
+        Event::ConsultFailed(_) | Event::Judged(_) => ("judged", super::summary::summary(&record.event, WIDTH)),
         Event::ActionRefused(event) => {
             ("refused", format!("step {}: {}: {}", event.id.step, event.check, event.reason))
         }
@@ -174,6 +176,7 @@ pub(crate) fn plain(record: &Record) -> Option<String> {
         Event::RunEnded(event) => (outcome_name(event.outcome), event.reason.clone()),
         Event::StepStarted(_)
         | Event::ModelCalled(_)
+        | Event::ConsultStarted(_)
         | Event::ActionDecided(_)
         | Event::ActionStarted(_)
         | Event::StateSaved(_)

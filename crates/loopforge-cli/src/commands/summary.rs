@@ -1,6 +1,6 @@
 //! Every record as one line, for whoever reads an archive.
 
-use loopforge_core::record::{Event, Order, OutcomeSource, Route, Verdict};
+use loopforge_core::record::{Event, Order, OutcomeSource, PlanAmended, Route, Verdict};
 use loopforge_core::run::SubgoalStatus;
 
 use crate::text::{line, span};
@@ -64,6 +64,20 @@ fn text(event: &Event) -> String {
                 (None, _) => String::new(),
             };
             format!("{}: {}{then}", event.error, event.reason)
+        }
+        Event::ConsultStarted(event) => format!("{}: {}", event.cause.words(), event.reason),
+        Event::ConsultFailed(event) => {
+            let then = if event.last { "; it is not asked again" } else { "" };
+            format!("{}{then}", event.problems.join("; "))
+        }
+        Event::PlanAmended(event) => amended(event),
+        Event::Judged(event) => {
+            let word = match event.reached {
+                Some(true) => "reached",
+                Some(false) => "not reached",
+                None => "no answer",
+            };
+            format!("{word}: {}", event.reason)
         }
         Event::ActionDecided(event) => {
             let key = event.business_key.as_ref().map(|key| format!(", key {key}")).unwrap_or_default();
@@ -206,4 +220,25 @@ pub(crate) fn word(value: &impl serde::Serialize) -> String {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
     }
+}
+
+/// What a planner changed, and why.
+pub(crate) fn amended(event: &PlanAmended) -> String {
+    let amendment = &event.amendment;
+    let mut parts: Vec<String> = amendment
+        .replace
+        .iter()
+        .map(|replacement| format!("{} instead of {}", replacement.with, replacement.id))
+        .collect();
+    let new = amendment.add.iter().map(|subgoal| &subgoal.id);
+    let new: Vec<&str> =
+        new.filter(|id| !amendment.replace.iter().any(|other| other.with == **id)).map(String::as_str).collect();
+    if !new.is_empty() {
+        parts.push(format!("new: {}", new.join(", ")));
+    }
+    if !amendment.drop.is_empty() {
+        parts.push(format!("dropped: {}", amendment.drop.join(", ")));
+    }
+    let changes = if parts.is_empty() { "nothing changes".to_owned() } else { parts.join("; ") };
+    format!("{changes} ({})", event.reason)
 }

@@ -59,6 +59,12 @@ pub struct Agent {
     pub replans: u32,
     /// Steps in a row without a useful observation.
     pub fruitless_in_row: u32,
+    /// Why the last way was given up, until the planner has looked at it or another way is begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way_failed: Option<String>,
+    /// Replies in a row that have nothing to do with the goal, as far as words tell.
+    #[serde(default)]
+    pub adrift_in_row: u32,
     /// Model calls of the open step that failed in a passing way.
     pub model_failures: u32,
     /// The model in the task's chain that is asked.
@@ -114,6 +120,7 @@ impl Agent {
         self.wait = None;
         self.gives_up = None;
         self.unusable = None;
+        self.way_failed = None;
         self.model_failures = 0;
     }
 

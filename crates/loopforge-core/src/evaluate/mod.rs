@@ -2,6 +2,7 @@
 //!
 //! Rules decide, and a rule's no is final. Scores explain; they don't decide.
 
+mod drift;
 pub mod grounding;
 mod route;
 mod score;
@@ -9,10 +10,11 @@ mod score;
 mod tests;
 
 use crate::expression::Expression;
-use crate::record::{Basis, Check, RunEnded, RunOutcome};
+use crate::record::{Basis, Check, Judged, RunEnded, RunOutcome, SubgoalOutcome};
 use crate::run::{Progress, SubgoalStatus};
 use crate::task::{Entry, Subgoal, Task};
 
+pub(crate) use drift::{is_adrift, reminder};
 pub use route::{AgentSituation, Proof, Situation, agent_route, route};
 pub(crate) use score::scores;
 
@@ -77,12 +79,19 @@ pub(crate) fn end(task: &Task, subgoals: &[Progress], checks: Vec<Check>) -> Run
         if progress.status.name() == "skipped" {
             unverified.push(format!("`{}` was skipped", progress.id));
         }
+        if let Some(reason) = progress.dropped.as_ref().filter(|_| !is_whole(task, &progress.id)) {
+            unverified.push(format!("the planner took `{}` out of the plan: {reason}", progress.id));
+        }
     }
     let unruled: Vec<&str> = task
         .subgoals
         .iter()
         .zip(subgoals)
-        .filter(|(subgoal, progress)| subgoal.done_when.is_none() && matches!(progress.status, SubgoalStatus::Ended(_)))
+        .filter(|(subgoal, progress)| {
+            let out =
+                SubgoalStatus::Ended(SubgoalOutcome::Dropped) == progress.status || progress.replaced_by.is_some();
+            subgoal.done_when.is_none() && matches!(progress.status, SubgoalStatus::Ended(_)) && !out
+        })
         .map(|(subgoal, _)| subgoal.id.as_str())
         .collect();
     if task.evaluator.criteria.is_empty() && !unruled.is_empty() {
@@ -97,9 +106,28 @@ pub(crate) fn end(task: &Task, subgoals: &[Progress], checks: Vec<Check>) -> Run
             1 => "all subgoals have ended and the criterion holds".to_owned(),
             many => format!("all subgoals have ended and all {many} criteria hold"),
         };
-        RunEnded { outcome: RunOutcome::Succeeded, reason, checks, unverified }
+        RunEnded { outcome: RunOutcome::Succeeded, reason, checks, unverified, judged: None }
     } else {
         let reason = bad.into_iter().chain(broken).collect::<Vec<_>>().join("; ");
-        RunEnded { outcome: RunOutcome::Failed, reason, checks, unverified }
+        RunEnded { outcome: RunOutcome::Failed, reason, checks, unverified, judged: None }
     }
+}
+
+/// Whether it is the goal as a whole, which the first plan takes the place of.
+fn is_whole(task: &Task, id: &str) -> bool {
+    task.subgoals.first().is_some_and(|first| first.id == id && *first == Subgoal::whole(&task.goal))
+}
+
+/// Adds the judge's word to the end of a run whose rules all hold. A no fails it; a yes is told as judged, not as verified.
+pub(crate) fn judged(end: &mut RunEnded, judged: &Judged) {
+    match judged.reached {
+        Some(true) => end.reason.push_str("; a model judges that the goal is reached"),
+        Some(false) => {
+            end.outcome = RunOutcome::Failed;
+            end.reason = format!("all rules hold, but the judge says that the goal is not reached: {}", judged.reason);
+        }
+        None => end.unverified.push(judged.reason.clone()),
+    }
+    end.unverified.extend(judged.unverified.iter().map(|part| format!("the judge finds nothing that shows: {part}")));
+    end.judged = Some(judged.clone());
 }

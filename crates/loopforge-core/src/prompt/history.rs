@@ -110,6 +110,10 @@ impl History {
                     self.with_last(|step| step.notes.push(reason));
                 }
             }
+            Event::PlanAmended(event) if event.branch == Some(self.branch) => {
+                let advice = event.advice.as_ref().unwrap_or(&event.reason);
+                self.with_last(|step| step.notes.push(format!("The planner says: {advice}")));
+            }
             Event::QuestionAnswered(event) if event.branch == Some(self.branch) && event.answer == Answer::Continue => {
                 let words = event.text.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
                 self.with_last(|step| step.notes.push(format!("A person looked at it and says: go on{words}.")));

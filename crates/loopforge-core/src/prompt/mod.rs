@@ -4,12 +4,14 @@
 //! made again. Its order keeps the beginning the same from step to step, so that providers' caches hold it: rules, goal, tools; then the
 //! steps of this branch, the oldest first; at the end the status, which is new each time and never kept.
 
+mod consult;
 mod history;
 #[cfg(test)]
 mod tests;
 mod text;
 mod tokens;
 
+pub use consult::{Board, Troubles, consult};
 pub use history::History;
 pub use tokens::estimate;
 

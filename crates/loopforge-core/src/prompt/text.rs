@@ -30,7 +30,7 @@ part (\"@12.0/body\"), instead of copying it. A long result is cut: recall reads
 - Answer in the language of the goal.";
 
 /// Tokens that one input may take in the goal, as a share of the budget.
-const INPUT_SHARE: u64 = 8;
+pub(super) const INPUT_SHARE: u64 = 8;
 
 /// Tokens of one value of state in the status.
 const STATE_PREVIEW: u64 = 60;
@@ -128,7 +128,7 @@ pub(super) fn status(frame: &Frame<'_>, subgoal: &Subgoal, branch: &Branch) -> R
 }
 
 /// What state holds, in a line for each key.
-fn kept(values: &Values, text: &mut String) -> Result<(), NotLoaded> {
+pub(super) fn kept(values: &Values, text: &mut String) -> Result<(), NotLoaded> {
     let keys = values.state_keys()?;
     if keys.is_empty() {
         return Ok(());
@@ -145,7 +145,7 @@ fn kept(values: &Values, text: &mut String) -> Result<(), NotLoaded> {
     Ok(())
 }
 
-fn shown(value: &Json) -> String {
+pub(super) fn shown(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),
         other => other.to_string(),

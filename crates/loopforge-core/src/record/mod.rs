@@ -8,6 +8,7 @@ mod action;
 mod budget;
 mod model;
 mod person;
+mod plan;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub use action::{
 pub use budget::{BudgetStaged, BudgetWarned};
 pub use model::{ModelCalled, ModelFailed, ModelReplied, PromptRef, Purpose};
 pub use person::{About, Answer, NoteTaken, Order, OrderTaken, QuestionAnswered, QuestionAsked};
+pub use plan::{Amendment, Cause, ConsultFailed, ConsultStarted, Judged, PlanAmended, Replacement};
 pub use verdict::{Check, LoopFound, LoopKind, Route, Score, Scores, StepEvaluated, Verdict};
 
 /// The format of the records that this version writes. It reads all formats up to this one and refuses later ones by name.
@@ -85,6 +87,14 @@ pub enum Event {
     ModelReplied(ModelReplied),
     /// A call of a model brought no reply.
     ModelFailed(ModelFailed),
+    /// The run as a whole consults a model: about its plan, or whether the goal is reached.
+    ConsultStarted(ConsultStarted),
+    /// The answer can't be used.
+    ConsultFailed(ConsultFailed),
+    /// The planner amended the plan, or left it as it is.
+    PlanAmended(PlanAmended),
+    /// A model judged whether the goal is reached.
+    Judged(Judged),
     /// A call was decided, with its arguments.
     ActionDecided(ActionDecided),
     /// The gateway refused the call; the tool was not called.
@@ -204,6 +214,10 @@ pub enum SubgoalOutcome {
     Skipped,
     /// A subgoal that it needs failed, so it can't begin.
     Blocked,
+    /// A planner took it out of the plan.
+    Dropped,
+    /// Another subgoal took its place.
+    Replaced,
 }
 
 /// Of [`Event::SubgoalEnded`].
@@ -370,6 +384,9 @@ pub struct RunEnded {
     /// What was not verified, or not done, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unverified: Vec<String>,
+    /// What a model says of it, where the task asks for that: judged, not verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged: Option<Judged>,
 }
 
 /// Of [`Event::HookSent`].
@@ -439,6 +456,10 @@ impl Event {
             Self::ModelCalled(_) => "model_called",
             Self::ModelReplied(_) => "model_replied",
             Self::ModelFailed(_) => "model_failed",
+            Self::ConsultStarted(_) => "consult_started",
+            Self::ConsultFailed(_) => "consult_failed",
+            Self::PlanAmended(_) => "plan_amended",
+            Self::Judged(_) => "judged",
             Self::ActionDecided(_) => "action_decided",
             Self::ActionRefused(_) => "action_refused",
             Self::ActionStarted(_) => "action_started",

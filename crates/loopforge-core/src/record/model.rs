@@ -91,6 +91,9 @@ pub struct ModelReplied {
     /// What it cost by the price table; none for a model without a known price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
+    /// Neither what it says nor what it calls has to do with the goal, as far as words tell.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adrift: bool,
     /// What was mended on the way in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<String>,

@@ -13,7 +13,8 @@ use crate::payload::{Blob, NotLoaded, Payload};
 use crate::prompt::History;
 use crate::record::{
     About, ActionDecided, ActionFinished, ActionId, ActionRefused, Event, LoopFound, LoopKind, ModelFailed,
-    ModelReplied, Outcome, OutcomeSource, QuestionAsked, RunPaused, StateSaved, StepEvaluated, Verdict, WaitStarted,
+    ModelReplied, Outcome, OutcomeSource, QuestionAsked, Route, RunPaused, StateSaved, StepEvaluated, Verdict,
+    WaitStarted,
 };
 use crate::task::{OnLimit, Task, is_name};
 use crate::time::Timestamp;
@@ -127,6 +128,7 @@ impl RunState {
             stop: reply.stop.clone(),
             usage: reply.usage,
             cost: replied.cost,
+            adrift: evaluate::is_adrift(view.task, &view.task.subgoals[branch.subgoal], reply),
             took_us: u64::try_from(replied.took.as_micros()).unwrap_or(u64::MAX),
         });
         blobs.extend(replied.raw.clone());
@@ -252,23 +254,7 @@ impl RunState {
     ) -> Option<ModelFailed> {
         let branch = self.branches.get(&id).filter(|branch| branch.awaits(call))?;
         let agent = branch.agent.as_ref()?;
-        let next = (agent.model + 1 < chain).then_some(agent.model + 1);
-        let on_limit = task.model.as_ref().map(|model| model.on_limit).unwrap_or_default();
-        let limit = matches!(error.kind, ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::QuotaExhausted);
-        let tries = agent.model_failures as usize;
-        let own = MODEL_WAITS.get(tries).copied();
-        let (retry_at, next_model) = match next {
-            // Another model may answer at once what this one can't.
-            Some(next) if limit && on_limit == OnLimit::Fallback => (Some(now), Some(next)),
-            _ if error.is_transient() && (own.is_some() || limit) => {
-                let longest = MODEL_WAITS[MODEL_WAITS.len() - 1];
-                // At a limit the provider's word counts, however long it is: that is what `wait` asks for.
-                let wait = own.unwrap_or(longest).max(error.retry_after.unwrap_or_default());
-                (Some(now.after(wait)), None)
-            }
-            Some(next) if error.is_transient() || error.needs_operator() => (Some(now), Some(next)),
-            _ => (None, None),
-        };
+        let (retry_at, next_model) = when_again(task, agent.model, agent.model_failures, error, chain, now);
         Some(ModelFailed {
             branch: Some(id),
             step: Some(branch.step),
@@ -394,6 +380,11 @@ impl RunState {
             on_failure: subgoal.on_failure.unwrap_or_default(),
         };
         let (route, reason) = evaluate::agent_route(&situation);
+        let reason = if route == Route::Continue {
+            evaluate::reminder(agent, subgoal, view.task).unwrap_or(reason)
+        } else {
+            reason
+        };
         let scores = evaluate::scores(view.task, self, branch, route, self.max_steps(view.task), view.now);
         let verdict = Verdict { scores, route, reason };
         Ok(one(Event::StepEvaluated(StepEvaluated { branch: id, step: branch.step, verdict })))
@@ -485,8 +476,35 @@ fn control_result(branch: BranchId, id: ActionId, data: Json) -> Vec<Draft> {
     vec![Draft { event: Event::ActionFinished(finished), blobs }]
 }
 
+/// When a model is asked again after an error, and which one: the same, or the next of the chain.
+pub(super) fn when_again(
+    task: &Task,
+    model: u32,
+    failures: u32,
+    error: &ModelError,
+    chain: u32,
+    now: Timestamp,
+) -> (Option<Timestamp>, Option<u32>) {
+    let next = (model + 1 < chain).then_some(model + 1);
+    let on_limit = task.model.as_ref().map(|model| model.on_limit).unwrap_or_default();
+    let limit = matches!(error.kind, ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::QuotaExhausted);
+    let own = MODEL_WAITS.get(failures as usize).copied();
+    match next {
+        // Another model may answer at once what this one can't.
+        Some(next) if limit && on_limit == OnLimit::Fallback => (Some(now), Some(next)),
+        _ if error.is_transient() && (own.is_some() || limit) => {
+            let longest = MODEL_WAITS[MODEL_WAITS.len() - 1];
+            // At a limit the provider's word counts, however long it is: that is what `wait` asks for.
+            let wait = own.unwrap_or(longest).max(error.retry_after.unwrap_or_default());
+            (Some(now.after(wait)), None)
+        }
+        Some(next) if error.is_transient() || error.needs_operator() => (Some(now), Some(next)),
+        _ => (None, None),
+    }
+}
+
 /// What a reply says besides its calls, for readers of the archive.
-fn said(reply: &Reply) -> Option<String> {
+pub(super) fn said(reply: &Reply) -> Option<String> {
     let text = reply.text();
     let text = text.trim();
     (!text.is_empty()).then(|| shorten(text))

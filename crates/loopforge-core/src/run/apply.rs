@@ -101,6 +101,10 @@ impl RunState {
                 self.model_failed(event)?;
                 self.models.failed(event.call, event.usage.as_ref(), event.cost);
             }
+            Event::ConsultStarted(event) => self.consult_started(event)?,
+            Event::ConsultFailed(event) => self.consult_failed(event)?,
+            Event::PlanAmended(event) => self.plan_amended(event)?,
+            Event::Judged(event) => self.judged(event)?,
             Event::ActionDecided(event) => self.action_decided(event)?,
             Event::ActionRefused(event) => {
                 let action = self.take_action(event.branch, event.id, "action_refused")?;
@@ -279,6 +283,7 @@ impl RunState {
                 agent.model_failures = 0;
             }
         }
+        self.consult_resumed();
         self.lose_started_calls();
     }
 
@@ -294,6 +299,7 @@ impl RunState {
     /// Takes the calls of the owner before for lost: a read can be made again, a started write may have happened.
     pub fn lose_started_calls(&mut self) {
         self.models.lose();
+        self.lose_consult();
         for branch in self.branches.values_mut() {
             if let Phase::Thinking { thought } = &mut branch.phase
                 && thought.state == ThoughtState::Called
@@ -318,7 +324,11 @@ impl RunState {
             let known = self.subgoals.iter().find(|progress| progress.id == *id).cloned();
             subgoals.push(known.unwrap_or_else(|| Progress::new(id)));
         }
-        let position = |id: &str| change.subgoals.iter().position(|named| named == id);
+        // What a planner added stays in the plan, after what the task says.
+        let added = self.subgoals.iter().filter(|progress| self.plan.added(&progress.id));
+        subgoals.extend(added.filter(|progress| !change.subgoals.contains(&progress.id)).cloned());
+        let ids: Vec<String> = subgoals.iter().map(|progress| progress.id.clone()).collect();
+        let position = |id: &str| ids.iter().position(|named| named == id);
         let lost = |progress: &&Progress| progress.status != SubgoalStatus::Pending && position(&progress.id).is_none();
         if let Some(progress) = self.subgoals.iter().find(lost) {
             return Err(format!(
@@ -381,7 +391,7 @@ impl RunState {
 
     fn model_called(&mut self, event: &ModelCalled) -> Result<(), String> {
         let next = self.models.calls.saturating_add(1);
-        let id = event.branch.ok_or("only branches ask models")?;
+        let Some(id) = event.branch else { return self.consult_called(event) };
         let branch = self.branch_in(id, "model_called")?;
         if branch.agent.as_ref().is_none_or(|agent| agent.replied) {
             return Err("no model is to be asked there".to_owned());
@@ -398,10 +408,11 @@ impl RunState {
     }
 
     fn model_replied(&mut self, event: &ModelReplied) -> Result<(), String> {
-        let id = event.branch.ok_or("only branches ask models")?;
+        let Some(id) = event.branch else { return self.consult_replied(event) };
         let agent = self.thinking(id, event.call, "model_replied")?;
         agent.replied = true;
         agent.model_failures = 0;
+        agent.adrift_in_row = if event.adrift { agent.adrift_in_row + 1 } else { 0 };
         if event.calls == 0 {
             match event.stop {
                 StopReason::Length => agent.unusable = Some("the reply was cut off at its limit of tokens".to_owned()),
@@ -415,12 +426,12 @@ impl RunState {
     }
 
     fn model_failed(&mut self, event: &ModelFailed) -> Result<(), String> {
-        let id = event.branch.ok_or("only branches ask models")?;
+        self.models.failures += 1;
+        let Some(id) = event.branch else { return self.consult_call_failed(event) };
         let agent = self.thinking(id, event.call, "model_failed")?;
         // One that was given up for a note says nothing about the model.
         agent.model_failures += u32::from(event.error != ErrorKind::Cancelled);
         agent.model = event.next_model.unwrap_or(agent.model);
-        self.models.failures += 1;
         let branch = self.branch(id)?;
         // The next prompt may fare better: it says what happened, and on another way it is short.
         if let (None, ErrorKind::Refused | ErrorKind::ContextTooLong, Some(agent)) =
@@ -636,8 +647,10 @@ impl RunState {
         match event.verdict.route {
             Route::Continue => branch.phase = Phase::Ready,
             Route::Replan => {
+                let whole = branch.item.is_none();
                 if let Some(agent) = &mut branch.agent {
                     agent.replan();
+                    agent.way_failed = whole.then(|| event.verdict.reason.clone());
                 }
                 branch.failure = None;
                 branch.phase = Phase::Ready;

@@ -17,7 +17,10 @@ impl RunState {
     pub(crate) fn fact(&self, task: &Task, root: &str, blobs: &BlobCache) -> Option<Json> {
         Some(match root {
             "subgoals" => Json::Object(
-                self.subgoals.iter().map(|progress| (progress.id.clone(), progress.fact(task, blobs))).collect(),
+                self.subgoals
+                    .iter()
+                    .map(|progress| (progress.id.clone(), self.in_its_place(progress).fact(task, blobs)))
+                    .collect(),
             ),
             "usage" => json!({
                 "steps": self.totals.steps,
@@ -42,6 +45,21 @@ impl RunState {
             }),
             _ => return None,
         })
+    }
+}
+
+impl RunState {
+    /// The subgoal that now stands where this one stood: rules that name a replaced one mean what took its place.
+    fn in_its_place<'a>(&'a self, progress: &'a Progress) -> &'a Progress {
+        let mut found = progress;
+        for _ in 0..self.subgoals.len() {
+            let next = found.replaced_by.as_ref();
+            match next.and_then(|id| self.subgoals.iter().find(|other| other.id == *id)) {
+                Some(next) => found = next,
+                None => break,
+            }
+        }
+        found
     }
 }
 

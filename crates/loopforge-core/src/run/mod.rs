@@ -24,6 +24,7 @@
 mod agent;
 mod apply;
 mod budget;
+mod consult;
 mod decide;
 mod facts;
 mod next;
@@ -39,8 +40,9 @@ use crate::guard::Window;
 use crate::id::{ActionNo, BranchId, ContentHash, RecordId, RunId, Seq, StepNo};
 use crate::model::{Amount, Money, Usage};
 use crate::payload::{Blob, Payload};
+use crate::plan::{Consult, Plan};
 use crate::record::{
-    About, ActionId, Event, LimitReached, List, RunOutcome, RunStatus, SaveTarget, SubgoalOutcome, Verdict,
+    About, ActionId, Event, Judged, LimitReached, List, RunOutcome, RunStatus, SaveTarget, SubgoalOutcome, Verdict,
 };
 use crate::task::Task;
 use crate::time::Timestamp;
@@ -71,6 +73,15 @@ pub struct RunState {
     pub incarnation: u32,
     /// The subgoals, in the order of the task.
     pub subgoals: Vec<Progress>,
+    /// What a planner made of them.
+    #[serde(default, skip_serializing_if = "Plan::is_untouched")]
+    pub plan: Plan,
+    /// What a model is consulted about for the run as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consult: Option<Consult>,
+    /// A model's word on whether the goal is reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<Judged>,
     /// What is being worked on.
     pub branches: BTreeMap<BranchId, Branch>,
     /// Branches opened so far.
@@ -230,6 +241,15 @@ pub struct Progress {
     /// What the model said was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
+    /// The planner was asked about it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub considered: bool,
+    /// Why a planner took it out of the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<String>,
+    /// The subgoal in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_by: Option<String>,
 }
 
 /// Where a subgoal stands.
@@ -257,14 +277,19 @@ impl SubgoalStatus {
                 SubgoalOutcome::Failed => "failed",
                 SubgoalOutcome::Skipped => "skipped",
                 SubgoalOutcome::Blocked => "blocked",
+                SubgoalOutcome::Dropped => "dropped",
+                SubgoalOutcome::Replaced => "replaced",
             },
         }
     }
 
-    /// Whether what needs it can begin. A skipped subgoal is not needed, so it stands in nobody's way.
+    /// Whether what needs it can begin. A skipped subgoal is not needed, so it stands in nobody's way; nor does one that is out of the plan.
     #[must_use]
     pub const fn satisfies(self) -> bool {
-        matches!(self, Self::Ended(SubgoalOutcome::Done | SubgoalOutcome::Partial | SubgoalOutcome::Skipped))
+        match self {
+            Self::Pending | Self::Active => false,
+            Self::Ended(outcome) => !matches!(outcome, SubgoalOutcome::Failed | SubgoalOutcome::Blocked),
+        }
     }
 }
 
@@ -523,6 +548,9 @@ impl RunState {
             version: String::new(),
             incarnation: 0,
             subgoals: task.subgoals.iter().map(|subgoal| Progress::new(&subgoal.id)).collect(),
+            plan: Plan::default(),
+            consult: None,
+            judgement: None,
             branches: BTreeMap::new(),
             last_branch: BranchId(0),
             last_step: StepNo(0),
@@ -570,7 +598,8 @@ impl RunState {
             }
         };
         let nothing_moves = self.branches.values().all(waits);
-        if nothing_moves && !self.aborted && (self.question.is_some() || !self.branches.is_empty()) {
+        let thinks = self.consult.as_ref().is_some_and(|consult| consult.is_at_work());
+        if nothing_moves && !thinks && !self.aborted && (self.question.is_some() || !self.branches.is_empty()) {
             RunStatus::Waiting
         } else {
             RunStatus::Running
@@ -644,8 +673,21 @@ impl RunState {
                 .collect(),
             _ => Vec::new(),
         });
+        let consulted = self.consult.iter().filter_map(|consult| match consult.thought.as_ref()?.state {
+            ThoughtState::Backoff { until } => Some(until),
+            ThoughtState::Called | ThoughtState::Lost => None,
+        });
         let set_aside = self.subgoals.iter().flat_map(|progress| progress.deferred.iter().map(|deferred| deferred.due));
-        of_branches.chain(set_aside).min()
+        of_branches.chain(set_aside).chain(consulted).min()
+    }
+
+    /// Whether the subgoal is in the plan no more.
+    #[must_use]
+    pub fn is_out(&self, id: &str) -> bool {
+        let found = self.subgoals.iter().find(|progress| progress.id == id);
+        found.is_some_and(|progress| {
+            matches!(progress.status, SubgoalStatus::Ended(SubgoalOutcome::Dropped | SubgoalOutcome::Replaced))
+        })
     }
 
     /// The number of steps after which no further one starts.
@@ -669,6 +711,9 @@ impl Progress {
             last: None,
             calls: BTreeMap::new(),
             summary: None,
+            considered: false,
+            dropped: None,
+            replaced_by: None,
         }
     }
 }

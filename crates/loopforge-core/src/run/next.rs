@@ -27,6 +27,8 @@ pub enum Move {
     Calibrate(Call),
     /// Ask a model what this branch does next.
     Think(BranchId),
+    /// Ask a model what the run as a whole wants to know.
+    Consult,
     /// Nothing can be done now.
     Idle(Idle),
     /// The run has ended.
@@ -56,7 +58,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    fn wake(&mut self, at: Timestamp) {
+    pub(super) fn wake(&mut self, at: Timestamp) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
     }
 }
@@ -99,6 +101,7 @@ impl RunState {
                 reason: "a person stopped it".to_owned(),
                 checks: Vec::new(),
                 unverified: self.unfinished(),
+                judged: None,
             }));
         }
         let mut idle = Idle { stopped: self.paused.is_some() || self.is_out_of_time(), ..Idle::default() };
@@ -111,7 +114,11 @@ impl RunState {
         }
         let may_start = self.paused.is_none() && !self.aborted && self.question.is_none() && self.stopped.is_none();
         idle.person = self.question.is_some();
+        if let Some(next) = self.next_consult(&view, may_start, &mut idle) {
+            return Ok(next);
+        }
         for (id, branch) in &self.branches {
+            let may_start = may_start && !self.is_held(*id);
             if let Some(next) = self.next_in_branch(&view, *id, branch, may_start, in_flight, &mut idle)? {
                 return Ok(next);
             }
@@ -122,7 +129,9 @@ impl RunState {
                     return Ok(next);
                 }
             }
-            let all_ended = self.subgoals.iter().all(|progress| matches!(progress.status, SubgoalStatus::Ended(_)));
+            // The end, too, waits for the plan.
+            let all_ended = self.consult.is_none()
+                && self.subgoals.iter().all(|progress| matches!(progress.status, SubgoalStatus::Ended(_)));
             if all_ended {
                 return self.end(&view);
             }
@@ -213,6 +222,8 @@ impl RunState {
         let subgoal = &view.task.subgoals[position];
         match progress.status {
             SubgoalStatus::Ended(_) => Ok(None),
+            // A plan that is being made may change what hasn't begun.
+            SubgoalStatus::Pending if self.consult.is_some() => Ok(None),
             SubgoalStatus::Pending => self.begin_subgoal(view, subgoal),
             SubgoalStatus::Active => {
                 let open = self.branches.values().filter(|branch| branch.subgoal == position).count();
@@ -360,7 +371,8 @@ impl RunState {
             let outcome = self.holds(view, rule, &BTreeMap::new())?;
             checks.push(evaluate::check(rule, outcome));
         }
-        Ok(record(Event::RunEnded(evaluate::end(view.task, &self.subgoals, checks))))
+        let mut end = evaluate::end(view.task, &self.subgoals, checks);
+        Ok(self.before_the_end(view, &mut end).unwrap_or_else(|| record(Event::RunEnded(end))))
     }
 
     /// When the run's time is up.

@@ -457,6 +457,8 @@ pub enum OnFailure {
     Defer,
     /// A person decides.
     Ask,
+    /// The subgoal fails, and the planner may put something else in its place, at most `max_replans` times in a run.
+    Replan,
 }
 
 /// Limits and habits of the loop.
@@ -490,7 +492,8 @@ pub struct Limits {
     pub mode: Mode,
     /// The most tokens that a model may write in a step.
     pub max_tokens_per_step: u64,
-    /// Times that a subgoal may begin anew on another way before a person is asked, or the subgoal fails.
+    /// Times that the planner may amend the plan in a run; and times that a subgoal may begin anew on another way before a person is asked,
+    /// or the subgoal fails.
     pub max_replans: u32,
 }
 
@@ -527,12 +530,29 @@ pub enum OnMaxSteps {
 }
 
 /// When the task has succeeded.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Evaluator {
     /// Must all hold at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub criteria: Vec<Expression>,
+    /// Whether a model judges at the end whether the goal is reached, once all rules hold. Its no leads to another plan, or fails the run;
+    /// its yes is reported as judged, not as verified.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub judge: bool,
+    /// Whether the planner may amend the plan when a criterion doesn't hold at the end, or the judge says no.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub allow_replan: bool,
+}
+
+impl Default for Evaluator {
+    fn default() -> Self {
+        Self { criteria: Vec::new(), judge: false, allow_replan: true }
+    }
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// The business lifecycle of a run.

@@ -9,11 +9,12 @@ use super::error::Failed;
 use crate::StoreError;
 
 /// The changes to an empty schema that make it what this program expects, oldest first. Never edited once released.
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration { name: "archive", sql: include_str!("../../migrations/postgres/0001_archive.sql") },
     Migration { name: "care", sql: include_str!("../../migrations/postgres/0002_care.sql") },
     Migration { name: "models", sql: include_str!("../../migrations/postgres/0003_models.sql") },
     Migration { name: "budgets", sql: include_str!("../../migrations/postgres/0004_budgets.sql") },
+    Migration { name: "plan", sql: include_str!("../../migrations/postgres/0005_plan.sql") },
 ];
 
 /// The oldest server: functions with a standard body came with it.

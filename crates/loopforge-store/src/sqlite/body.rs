@@ -164,7 +164,7 @@ pub(crate) fn decode(
 }
 
 /// The kinds in the order of their numbers, from 1. The same as in the table `kind`; a test compares.
-pub(crate) const KINDS: [&str; 34] = [
+pub(crate) const KINDS: [&str; 38] = [
     "run_started",
     "run_resumed",
     "subgoal_started",
@@ -199,6 +199,10 @@ pub(crate) const KINDS: [&str; 34] = [
     "budget_staged",
     "note_taken",
     "order_taken",
+    "consult_started",
+    "consult_failed",
+    "plan_amended",
+    "judged",
 ];
 
 /// The number of a kind; 0, which no row has, for one that is missing in [`KINDS`].

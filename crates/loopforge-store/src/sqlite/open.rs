@@ -22,11 +22,12 @@ pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
 pub(crate) const PAGE_SIZE: u32 = 4096;
 
 /// The changes to an empty database that make it what this program expects, oldest first. Never edited once released.
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration { name: "archive", sql: include_str!("../../migrations/sqlite/0001_archive.sql") },
     Migration { name: "care", sql: include_str!("../../migrations/sqlite/0002_care.sql") },
     Migration { name: "models", sql: include_str!("../../migrations/sqlite/0003_models.sql") },
     Migration { name: "budgets", sql: include_str!("../../migrations/sqlite/0004_budgets.sql") },
+    Migration { name: "plan", sql: include_str!("../../migrations/sqlite/0005_plan.sql") },
 ];
 
 struct Migration {

@@ -68,7 +68,7 @@ fn a_later_version_is_refused_with_both_numbers() {
     database.execute("insert into migration values (9, 'fleet', x'00')", []).unwrap();
     drop(database);
     let before = std::fs::read(&path).unwrap();
-    let newer = StoreError::Newer { found: "version 9 (fleet)".to_owned(), known: "versions up to 4".to_owned() };
+    let newer = StoreError::Newer { found: "version 9 (fleet)".to_owned(), known: "versions up to 5".to_owned() };
     assert_eq!(SqliteStore::open(&path).unwrap_err(), newer);
     assert_eq!(SqliteStore::open_read_only(&path).unwrap_err(), newer);
     assert_eq!(std::fs::read(&path).unwrap(), before);

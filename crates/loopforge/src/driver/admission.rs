@@ -91,11 +91,9 @@ impl Run {
         armed: Option<&Arc<Armed>>,
         arguments: &Json,
     ) -> Result<Option<Refusal>, EngineError> {
-        let prepared = Arc::clone(&self.prepared);
+        let task = Arc::clone(&self.task);
         let branch: &Branch = &self.state.branches[&branch_id];
-        if let Err(refusal) =
-            admit::check(&prepared.task, &self.state, branch, action, armed.map(Arc::as_ref), arguments)
-        {
+        if let Err(refusal) = admit::check(&task, &self.state, branch, action, armed.map(Arc::as_ref), arguments) {
             return Ok(Some(refusal));
         }
         let Some(armed) = armed else { return Ok(None) };
@@ -104,7 +102,7 @@ impl Run {
         }
         let Some(rule) = &armed.requires else { return Ok(None) };
         let holds = loop {
-            match self.state.precondition(&prepared.task, &self.values, branch_id, rule) {
+            match self.state.precondition(&task, &self.values, branch_id, rule) {
                 Ok(holds) => break holds,
                 Err(missing) => self.load(missing).await?,
             }

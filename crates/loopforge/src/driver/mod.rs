@@ -6,6 +6,7 @@
 mod admission;
 mod budget;
 mod call;
+mod consult;
 mod grounds;
 mod inbox;
 mod report;
@@ -23,6 +24,7 @@ use loopforge_core::payload::NotLoaded;
 use loopforge_core::prompt::History;
 use loopforge_core::record::{About, ActionId, Event, Outcome, QuestionAsked, Record, RunPaused, RunStatus};
 use loopforge_core::run::{Call, Draft, Idle, Move, RunState};
+use loopforge_core::task::Task;
 use loopforge_core::time::Timestamp;
 use loopforge_store::{Lease, Store, StoreError, StoredCheckpoint};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -38,6 +40,14 @@ use crate::journal::{Journal, Position};
 use crate::prepare::Prepared;
 
 pub(crate) use inbox::{Mail, taken};
+/// The task with its plan as it is now.
+fn planned(prepared: &Prepared, state: &RunState) -> Arc<Task> {
+    match state.plan.of(&prepared.task) {
+        std::borrow::Cow::Borrowed(_) => Arc::clone(&prepared.task),
+        std::borrow::Cow::Owned(task) => Arc::new(task),
+    }
+}
+
 pub use report::{OpenQuestion, Report};
 pub(crate) use think::schemas;
 
@@ -53,6 +63,8 @@ pub struct Run {
     store: Arc<dyn Store>,
     options: Options,
     prepared: Arc<Prepared>,
+    /// The task with its plan as it is now.
+    task: Arc<Task>,
     workspace: Arc<PathBuf>,
     base: Arc<PathBuf>,
     state: RunState,
@@ -132,6 +144,7 @@ impl Run {
             workspace: Arc::new(workspace),
             base: Arc::new(prepared.base.clone()),
             hooks: Hooks::new(&prepared, state.run),
+            task: planned(&prepared, &state),
             kept: Kept { steps: state.totals.steps, at: tokio::time::Instant::now() },
             prepared,
             state,
@@ -295,8 +308,7 @@ impl Run {
                 self.in_flight.contains_key(&id) || self.ready.iter().chain(&self.held).any(|call| call.action == id)
             };
             let prepared = &self.prepared;
-            let next =
-                self.state.next(&prepared.task, prepared.toolbox.facts(), &self.values, clock::now(), &in_flight);
+            let next = self.state.next(&self.task, prepared.toolbox.facts(), &self.values, clock::now(), &in_flight);
             match next {
                 Err(missing) => self.load(missing).await?,
                 Ok(Move::Record(drafts)) => self.record(drafts)?,
@@ -305,6 +317,8 @@ impl Run {
                 // Calls that are ready don't wait for a model to think.
                 Ok(Move::Think(_)) if !self.ready.is_empty() => self.make_calls().await?,
                 Ok(Move::Think(branch)) => self.think(branch).await?,
+                Ok(Move::Consult) if !self.ready.is_empty() => self.make_calls().await?,
+                Ok(Move::Consult) => self.consult().await?,
                 Ok(Move::Ended(_)) => {
                     self.flush().await?;
                     return Ok(false);
@@ -335,6 +349,11 @@ impl Run {
             match &record.event {
                 Event::StateSaved(saved) => {
                     self.values.save(&saved.key, saved.member.as_deref(), saved.value.clone());
+                }
+                Event::PlanAmended(_) => {
+                    self.task = planned(&self.prepared, &self.state);
+                    let state = &self.state;
+                    self.histories.retain(|branch, _| state.branches.contains_key(branch));
                 }
                 Event::LoopFound(found) if self.hooks.pauses_on_loops() && self.state.question.is_none() => {
                     let question = format!(

@@ -12,7 +12,8 @@ use loopforge_core::prompt::{self, Frame, History, Prompt};
 use loopforge_core::record::{Event, ModelCalled, ModelFailed, PromptRef, Purpose, Record};
 use loopforge_core::run::{Replied, RunState, View};
 use loopforge_core::task::Subgoal;
-use loopforge_models::{Answer, CallContext, Exchange};
+use loopforge_models::{Answer, CallContext, Exchange, Model};
+use loopforge_store::Reservation;
 
 use crate::clock;
 use crate::error::EngineError;
@@ -22,11 +23,12 @@ use super::budget::{Room, spent, wait_for_room};
 use super::{Done, Run};
 
 /// Records that are read at once.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
 
 /// An answer of a model that was not taken in yet.
 pub(super) struct Thought {
-    branch: BranchId,
+    /// The branch that asked; none for the run as a whole.
+    branch: Option<BranchId>,
     call: u32,
     answer: Answer,
     took: Duration,
@@ -52,7 +54,7 @@ impl Run {
             let Some(model) = prepared.models.at(position).map(Arc::clone) else {
                 return Err(EngineError::Invalid(format!("run {}: the task has no model", self.id)));
             };
-            let tools = schemas(&prepared, &prepared.task.subgoals[state.subgoal]);
+            let tools = schemas(&prepared, &self.task.subgoals[state.subgoal]);
             let prompt = loop {
                 match self.assemble(branch, &tools, &model.describe().name) {
                     Ok(Some(prompt)) => break prompt,
@@ -82,11 +84,24 @@ impl Run {
             max_output_tokens: prompt.request.max_output_tokens.unwrap_or_default(),
             reserved,
         };
+        self.send(called, model, prompt, position, crowded).await
+    }
+
+    /// Archives the intent of a call, and makes it.
+    pub(super) async fn send(
+        &mut self,
+        called: ModelCalled,
+        model: Arc<dyn Model>,
+        prompt: Prompt,
+        position: u32,
+        crowded: Option<Box<Reservation>>,
+    ) -> Result<(), EngineError> {
+        let (branch, call) = (called.branch, called.call);
         self.record(vec![Event::ModelCalled(called).into()])?;
         self.flush().await?;
         let cancel = self.thinking.child_token();
         self.asking.insert(call, cancel.clone());
-        let (price, store) = (prepared.models.price(position), Arc::clone(&self.store));
+        let (price, store) = (self.prepared.models.price(position), Arc::clone(&self.store));
         self.at_work.spawn(async move {
             let started = tokio::time::Instant::now();
             let sent = match &crowded {
@@ -111,15 +126,7 @@ impl Run {
         model: &str,
     ) -> Result<Option<Prompt>, loopforge_core::payload::NotLoaded> {
         let Some(history) = self.histories.get(&branch) else { return Ok(None) };
-        let frame = Frame {
-            task: &self.prepared.task,
-            state: &self.state,
-            branch,
-            history,
-            tools,
-            values: &self.values,
-            model,
-        };
+        let frame = Frame { task: &self.task, state: &self.state, branch, history, tools, values: &self.values, model };
         prompt::assemble(&frame)
     }
 
@@ -149,6 +156,7 @@ impl Run {
     pub(super) async fn take_thoughts(&mut self) -> Result<(), EngineError> {
         for thought in std::mem::take(&mut self.thoughts) {
             let prepared = Arc::clone(&self.prepared);
+            let task = Arc::clone(&self.task);
             let Thought { branch, call, answer, took, price, sent } = thought;
             self.asking.remove(&call);
             let given_up = self.given_up.remove(&call);
@@ -167,6 +175,13 @@ impl Run {
                 Err(_) => None,
             };
             self.settle_call(call, used.unwrap_or_default()).await?;
+            let Some(branch) = branch else {
+                if !sent && !given_up {
+                    self.exceed_day(call).await?;
+                }
+                self.take_advice(call, answer, took, price, given_up || !sent)?;
+                continue;
+            };
             match answer.result {
                 Ok(reply) => {
                     let raw = (!answer.exchange.response.is_empty())
@@ -175,7 +190,7 @@ impl Run {
                     let replied = Replied { call, reply, cost, raw, took };
                     let drafts = loop {
                         let view = View {
-                            task: &prepared.task,
+                            task: &task,
                             tools: prepared.toolbox.facts(),
                             values: &self.values,
                             now: clock::now(),
@@ -211,14 +226,8 @@ impl Run {
                 }
                 Err(error) => {
                     let cost = price.and_then(|price| price.cost(&error.usage));
-                    let failed = self.state.model_failure(
-                        &prepared.task,
-                        branch,
-                        call,
-                        &error,
-                        prepared.models.len(),
-                        clock::now(),
-                    );
+                    let failed =
+                        self.state.model_failure(&task, branch, call, &error, prepared.models.len(), clock::now());
                     let failed =
                         failed.map(|failed| ModelFailed { cost: cost.filter(|_| failed.usage.is_some()), ..failed });
                     self.record(failed.into_iter().map(|failed| Event::ModelFailed(failed).into()).collect())?;

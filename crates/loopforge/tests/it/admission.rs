@@ -51,7 +51,8 @@ subgoals: [{ id: a, steps: [{ call: send }] }]
         assert_eq!((refused.code, refused.check.as_str()), (Code::Refused, "whitelist"));
         refused.reason.clone()
     };
-    let reason = refusal(&|prepared| prepared.task.subgoals[0].tools = Some(vec!["other".to_owned()])).await;
+    let reason =
+        refusal(&|prepared| Arc::make_mut(&mut prepared.task).subgoals[0].tools = Some(vec!["other".to_owned()])).await;
     assert!(reason.contains("subgoal `a` may not call `send`"), "{reason}");
     let without = Bench::new("subgoals: [{ id: a, steps: [{ set: { n: 1 } }] }]").prepared();
     let without = std::cell::Cell::new(Arc::into_inner(without));

@@ -127,7 +127,8 @@ async fn the_model_and_the_archive_are_told_when_little_is_left() {
 async fn the_ladder_goes_down_in_order_and_a_person_s_word_grants_as_much_again() {
     let model = looking(usize::MAX);
     let cheap = looking(usize::MAX);
-    let budget = format!("{{ cost_usd: 0.033, {PRICES}, on_exceed: [summary_only, smaller_model, semi_manual, stop] }}");
+    let budget =
+        format!("{{ cost_usd: 0.033, {PRICES}, on_exceed: [summary_only, smaller_model, semi_manual, stop] }}");
     let bench = bench(&budget, &model).model("test/cheap", &cheap);
     let story = bench.run().await;
     assert_eq!(stages(&story), [Stage::SummaryOnly, Stage::SmallerModel, Stage::SemiManual]);

@@ -15,6 +15,7 @@ mod laws;
 mod limits;
 mod lists;
 mod owners;
+mod plan;
 mod results;
 mod retries;
 mod storage;

@@ -77,6 +77,10 @@ impl Checker<'_, '_, '_> {
         for (position, rule) in task.evaluator.criteria.iter().enumerate() {
             self.expression(&format!("evaluator.criteria[{position}]"), rule, &[]);
         }
+        if task.evaluator.judge && task.model.is_none() {
+            let finding = Finding::new(ProblemCode::Missing, "the task has no model that could judge");
+            self.add("evaluator.judge", finding.remedy("name a model: `model: provider/name`"));
+        }
         if let Some(states) = &task.states {
             self.lifecycle(states);
         }

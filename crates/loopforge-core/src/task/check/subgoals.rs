@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::problem::{Finding, ProblemCode};
-use super::super::{Entry, Subgoal};
+use super::super::{Entry, Mode, OnFailure, Subgoal};
 use super::{Checker, bad_name, join};
 use crate::expression::{ROOTS, Template};
 
@@ -56,6 +56,9 @@ impl<'a> Checker<'a, '_, '_> {
         if subgoal.is_agent() {
             self.agent(path, subgoal);
         }
+        if subgoal.on_failure == Some(OnFailure::Replan) {
+            self.planner(&format!("{path}.on_failure"), "`replan` needs a planner");
+        }
         for (position, entry) in subgoal.steps.iter().enumerate() {
             let path = format!("{path}.steps[{position}]");
             self.entry(&path, entry, subgoal, &locals);
@@ -82,6 +85,18 @@ impl<'a> Checker<'a, '_, '_> {
                 Finding::new(ProblemCode::Missing, message).remedy("say what is to be reached: `goal: ...`"),
             );
         }
+    }
+
+    /// Something that only a planner can do.
+    pub(super) fn planner(&mut self, path: &str, message: &str) {
+        let remedy = if self.task.model.is_none() {
+            "name a model: `model: provider/name`"
+        } else if self.task.limits.mode == Mode::React {
+            "remove `mode: react` from `loop`"
+        } else {
+            return;
+        };
+        self.add(path, Finding::new(ProblemCode::Conflict, message).remedy(remedy));
     }
 
     fn needs(&mut self, path: &str, subgoal: &Subgoal) {

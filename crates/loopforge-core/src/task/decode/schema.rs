@@ -204,13 +204,13 @@ impl Decoder<'_, '_, '_> {
     }
 
     fn on_failure(&mut self, node: &Node) -> Option<OnFailure> {
-        if matches!(&node.value, Value::Text(text) if text == "replan") {
-            let message = "`on_failure: replan` is not available in this version of LoopForge";
-            let finding = Finding::new(ProblemCode::NotAvailable, message)
-                .remedy("plans are never changed: write `fail`, `defer` or `ask`, and give fallbacks by `or_else`");
-            return self.wrong(node, finding);
-        }
-        self.word(node, &[("fail", OnFailure::Fail), ("defer", OnFailure::Defer), ("ask", OnFailure::Ask)])
+        const WORDS: &[(&str, OnFailure)] = &[
+            ("fail", OnFailure::Fail),
+            ("defer", OnFailure::Defer),
+            ("ask", OnFailure::Ask),
+            ("replan", OnFailure::Replan),
+        ];
+        self.word(node, WORDS)
     }
 
     fn foreach(&mut self, node: &Node) -> Option<ForEach> {
@@ -340,8 +340,10 @@ impl Decoder<'_, '_, '_> {
     fn evaluator(&mut self, node: &Node) -> Option<Evaluator> {
         let f = &mut self.fields(node, "Evaluator", "`evaluator`")?;
         let criteria = self.optional(f, "criteria", |d, n| d.list(n, Self::expression)).unwrap_or_default();
+        let judge = self.optional(f, "judge", Self::bool).unwrap_or_default();
+        let allow_replan = self.optional(f, "allow_replan", Self::bool).unwrap_or(true);
         self.finish(f);
-        Some(Evaluator { criteria })
+        Some(Evaluator { criteria, judge, allow_replan })
     }
 
     fn lifecycle(&mut self, node: &Node) -> Option<Lifecycle> {

@@ -325,18 +325,6 @@ task.yaml:5:22: `summary_threshold` is not available in this version of LoopForg
 5 | loop: { mode: react, summary_threshold: 0.7, max_tokens_per_step: 4000 }
   |                      ^^^^^^^^^^^^^^^^^
   = help: there is no model whose context could fill; remove it
-
-task.yaml:6:14: `judge` is not available in this version of LoopForge
-  |
-6 | evaluator: { judge: true, allow_replan: true }
-  |              ^^^^^
-  = help: no model would judge; remove it, or set it to `false`, and say what must hold in `criteria`
-
-task.yaml:6:27: `allow_replan` is not available in this version of LoopForge
-  |
-6 | evaluator: { judge: true, allow_replan: true }
-  |                           ^^^^^^^^^^^^
-  = help: plans are never changed; remove it, or set it to `false`
 "#);
     assert_snapshot!(with("tools:\n  refund: { process: [refund], approval: always, confirm: human, compensate: undo }\n  shop: { mcp: shop }"), @r#"
 task.yaml:4:32: `approval` is not available in this version of LoopForge
@@ -377,11 +365,11 @@ task.yaml:7:15: `approve` is not available in this version of LoopForge
   = help: nobody would be asked; remove it, or end the task before this step
 "#);
     assert_snapshot!(problems("name: a\ngoal: b\nsubgoals: [{ id: work, on_failure: replan, steps: [{ wait: 1s }] }]\n"), @r#"
-task.yaml:3:36: `on_failure: replan` is not available in this version of LoopForge
+task.yaml:3:36: `replan` needs a planner
   |
 3 | subgoals: [{ id: work, on_failure: replan, steps: [{ wait: 1s }] }]
   |                                    ^^^^^^
-  = help: plans are never changed: write `fail`, `defer` or `ask`, and give fallbacks by `or_else`
+  = help: name a model: `model: provider/name`
 "#);
     assert_snapshot!(problems("name: a\ngoal: b\nsubgoals:\n  - id: think\n    goal: Think.\n"), @r#"
 task.yaml:4:5: `think` has no steps, and the task has no model that could decide them

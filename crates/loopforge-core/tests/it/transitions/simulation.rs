@@ -51,9 +51,13 @@ states: { initial: NEW, transitions: { NEW: [OPEN, CLOSED], OPEN: [NEW], CLOSED:
 const TURNS: usize = 5000;
 
 pub(crate) fn task() -> Task {
+    read(TASK, "simulated.yaml", &catalog()).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn catalog() -> Catalog {
     let builtin = |effect| Builtin { input_schema: json!({ "type": "object" }), effect, network: false };
     let builtins = [("look".to_owned(), builtin(Effect::Read)), ("put".to_owned(), builtin(Effect::Write))];
-    read(TASK, "simulated.yaml", &Catalog { builtins: builtins.into() }).unwrap_or_else(|problems| panic!("{problems}"))
+    Catalog { builtins: builtins.into() }
 }
 
 /// A small generator; equal seeds give equal runs.
@@ -156,7 +160,9 @@ impl Simulation {
 
     fn next(&self) -> Move {
         let ask = || -> Result<Move, NotLoaded> {
-            self.state.next(&self.task, &self.tools, &self.values, self.now, &|id| self.in_flight.contains(&id))
+            self.state.next(&self.state.plan.of(&self.task), &self.tools, &self.values, self.now, &|id| {
+                self.in_flight.contains(&id)
+            })
         };
         let next = ask().unwrap();
         assert_eq!(ask().unwrap(), next, "the same question has the same answer");
@@ -178,6 +184,7 @@ impl Simulation {
             Move::Calibrate(call) => self.calibrate(call),
             Move::Ended(_) => return false,
             Move::Think(branch) => self.think(branch),
+            Move::Consult => self.consult(),
             Move::Idle(idle) => self.idle(idle),
         }
         true
@@ -232,6 +239,48 @@ impl Simulation {
         self.thinking.insert(branch, call);
     }
 
+    /// A planner: it may be lost, fail, talk nonsense, leave all as it is, or put another subgoal in the place of the failed one.
+    fn consult(&mut self) {
+        let call = self.state.models.calls + 1;
+        let consult = self.state.consult.clone().unwrap();
+        self.archive(Event::ModelCalled(ModelCalled {
+            branch: None,
+            step: None,
+            purpose: consult.purpose,
+            call,
+            model: "test/thinker".to_owned(),
+            prompt: PromptRef { digest: ContentHash([0; 32]), upto: self.state.head, tokens: 1, left_out: 0 },
+            max_output_tokens: 1,
+        }));
+        if self.dice.one_in(8) {
+            return self.crash();
+        }
+        if self.dice.one_in(5) {
+            let kind = self.dice.pick(&[ErrorKind::Overloaded, ErrorKind::Unauthorized, ErrorKind::ContextTooLong]);
+            let error = ModelError::new(kind, "no answer");
+            let failed = self.state.consult_failure(&self.task, call, &error, 2, self.now).unwrap();
+            return self.archive(Event::ModelFailed(failed));
+        }
+        let old = consult.subgoal.clone().unwrap_or_default();
+        let new = json!({ "id": format!("new_{call}"), "goal": "Find it.", "tools": ["look"] });
+        let text = match self.dice.below(4) {
+            0 => json!({ "reason": "nonsense", "drop": ["nobody"] }),
+            1 => json!({ "reason": "stay", "advice": "Look closer." }),
+            2 => json!({ "reason": "another", "replace": [{ "id": old, "with": new }] }),
+            _ => json!({ "reason": "one more", "add": [new] }),
+        };
+        let arguments = Arguments::read(text.to_string());
+        let tool_call = ToolCall { id: "c1".to_owned(), provider_id: None, name: "amend_plan".to_owned(), arguments };
+        let blocks = vec![Block::ToolCall(tool_call)];
+        let reply =
+            Reply { id: None, model: None, blocks, stop: StopReason::End, usage: Usage::default(), marks: Vec::new() };
+        let replied = Replied { call, reply, cost: None, raw: None, took: Duration::ZERO };
+        let task = self.state.plan.of(&self.task).into_owned();
+        let view = View { task: &task, tools: &self.tools, values: &self.values, now: self.now };
+        let drafts = self.state.take_consult(&view, &catalog(), &replied).unwrap();
+        drafts.into_iter().for_each(|draft| self.archive(draft));
+    }
+
     fn answer_of_model(&mut self, branch: BranchId, call: u32) {
         if self.dice.one_in(6) {
             let kind = self.dice.pick(&[ErrorKind::Overloaded, ErrorKind::Unauthorized, ErrorKind::ContextTooLong]);
@@ -266,7 +315,8 @@ impl Simulation {
         let reply =
             Reply { id: None, model: None, blocks, stop: StopReason::End, usage: Usage::default(), marks: Vec::new() };
         let replied = Replied { call, reply, cost: None, raw: None, took: Duration::ZERO };
-        let view = View { task: &self.task, tools: &self.tools, values: &self.values, now: self.now };
+        let view =
+            View { task: &self.state.plan.of(&self.task), tools: &self.tools, values: &self.values, now: self.now };
         let drafts = self.state.take_reply(&view, branch, &replied, &History::new(branch)).unwrap().unwrap();
         drafts.into_iter().for_each(|draft| self.archive(draft));
     }

@@ -334,7 +334,7 @@ impl Sim {
                 Move::Record(drafts) => self.record(drafts),
                 Move::Call(call) => self.call(call),
                 Move::Calibrate(call) => self.calibrate(call),
-                Move::Think(_) => unreachable!("these tasks have no model"),
+                Move::Think(_) | Move::Consult => unreachable!("these tasks have no model"),
                 Move::Ended(outcome) => return self.rests(Rest::Ended(outcome)),
                 Move::Idle(idle) => {
                     if !self.in_flight.is_empty() {
