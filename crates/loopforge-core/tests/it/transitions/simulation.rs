@@ -251,6 +251,7 @@ impl Simulation {
             model: "test/thinker".to_owned(),
             prompt: PromptRef { digest: ContentHash([0; 32]), upto: self.state.head, tokens: 1, left_out: 0 },
             max_output_tokens: 1,
+            reserved: None,
         }));
         if self.dice.one_in(8) {
             return self.crash();
