@@ -108,7 +108,7 @@ impl Core {
                     let drafts = self.state.finish(call, 1, OutcomeSource::Call, result, blobs, Duration::ZERO);
                     self.apply(drafts.context("a call that was asked for is not open")?)?;
                 }
-                Ok(Move::Calibrate(_) | Move::Think(_) | Move::Idle(_) | Move::Ended(_)) => {
+                Ok(Move::Calibrate(_) | Move::Think(_) | Move::Consult | Move::Idle(_) | Move::Ended(_)) => {
                     bail!("the run has stopped")
                 }
                 Err(NotLoaded::Blob(_) | NotLoaded::State(_) | NotLoaded::WholeState) => bail!("a value is missing"),

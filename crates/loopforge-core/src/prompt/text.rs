@@ -7,6 +7,7 @@ use crate::json::Json;
 use crate::payload::NotLoaded;
 use crate::run::{Branch, SubgoalStatus};
 use crate::task::Subgoal;
+use crate::time::Timestamp;
 
 use super::Frame;
 use super::history::preview;
@@ -77,7 +78,7 @@ pub(super) fn goal(frame: &Frame<'_>, subgoal: &Subgoal, branch: &Branch, budget
 /// Where things stand: new at each step, and never kept.
 pub(super) fn status(frame: &Frame<'_>, subgoal: &Subgoal, branch: &Branch) -> Result<String, NotLoaded> {
     let state = frame.state;
-    let mut text = format!("# Status at step {} ({})\n", branch.step, state.last_at);
+    let mut text = format!("# Status at step {} ({})\n", branch.step, day(state.last_at));
     let _ = writeln!(text, "Subgoal: {} - {}", subgoal.id, subgoal.goal.as_deref().unwrap_or_default().trim());
     let progress: Vec<String> = state
         .subgoals
@@ -123,7 +124,7 @@ pub(super) fn status(frame: &Frame<'_>, subgoal: &Subgoal, branch: &Branch) -> R
     if let Some(verdict) = &state.verdict {
         let _ = writeln!(text, "The evaluator on the last step: {}", verdict.reason);
     }
-    text.push_str("How far is the goal? Is the last result credible? What is the most sensible next action? Take it.");
+    text.push_str("Weigh how far the goal is, whether the last result is credible, and what is the most sensible next action; then take it.");
     Ok(text)
 }
 
@@ -143,6 +144,11 @@ pub(super) fn kept(values: &Values, text: &mut String) -> Result<(), NotLoaded> 
         let _ = writeln!(text, "- ({} more keys)", keys.len() - STATE_LISTED);
     }
     Ok(())
+}
+
+/// The day of an instant. The time of day would make every prompt another one, also where nothing else has changed.
+fn day(at: Timestamp) -> String {
+    at.to_string().chars().take(10).collect()
 }
 
 pub(super) fn shown(value: &Json) -> String {

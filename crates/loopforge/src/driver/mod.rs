@@ -4,6 +4,7 @@
 //! decided before it is archived as durably as it needs; before a read, it is on its way there (see `journal`).
 
 mod admission;
+mod archive;
 mod budget;
 mod call;
 mod consult;
@@ -17,7 +18,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loopforge_core::checkpoint;
 use loopforge_core::expression::Values;
 use loopforge_core::id::{BranchId, ContentHash, RunId};
 use loopforge_core::payload::NotLoaded;
@@ -26,7 +26,7 @@ use loopforge_core::record::{About, ActionId, Event, Outcome, QuestionAsked, Rec
 use loopforge_core::run::{Call, Draft, Idle, Move, RunState};
 use loopforge_core::task::Task;
 use loopforge_core::time::Timestamp;
-use loopforge_store::{Lease, Store, StoreError, StoredCheckpoint};
+use loopforge_store::{Lease, Store, StoreError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -36,18 +36,10 @@ use crate::engine::{Company, Engine, Options};
 use crate::error::EngineError;
 use crate::gateway::attempt::{Asked, Overdue, Tried};
 use crate::hooks::Hooks;
-use crate::journal::{Journal, Position};
+use crate::journal::Journal;
 use crate::prepare::Prepared;
 
 pub(crate) use inbox::{Mail, taken};
-/// The task with its plan as it is now.
-fn planned(prepared: &Prepared, state: &RunState) -> Arc<Task> {
-    match state.plan.of(&prepared.task) {
-        std::borrow::Cow::Borrowed(_) => Arc::clone(&prepared.task),
-        std::borrow::Cow::Owned(task) => Arc::new(task),
-    }
-}
-
 pub use report::{OpenQuestion, Report};
 pub(crate) use think::schemas;
 
@@ -371,94 +363,6 @@ impl Run {
         Ok(())
     }
 
-    /// Archives what is pending, and waits until nothing is under way.
-    pub(crate) async fn flush(&mut self) -> Result<(), EngineError> {
-        if self.journal.has_pending() {
-            self.give().await;
-        }
-        self.journal.hurry();
-        while self.journal.is_under_way() {
-            self.journal.answered().await;
-            self.take_archived().await?;
-        }
-        Ok(())
-    }
-
-    /// Gives what is pending to the store, and goes on if it tells of reads only. Until [`Self::flush`] has returned, nothing but reads
-    /// may be made.
-    async fn submit(&mut self) -> Result<(), EngineError> {
-        // A notice says how the run stands, and may say nothing that isn't archived.
-        if self.journal.is_binding()
-            || self.journal.pending().iter().any(|record| self.hooks.wants(record, &self.state))
-        {
-            return self.flush().await;
-        }
-        self.give().await;
-        if self.journal.is_half_full() {
-            self.journal.hurry();
-        }
-        while self.journal.is_full() {
-            self.journal.answered().await;
-            self.take_archived().await?;
-        }
-        Ok(())
-    }
-
-    async fn give(&mut self) {
-        let position =
-            Position { status: self.state.status(), wake_at: self.state.wake_at(), steps: self.state.totals.steps };
-        // A resume looks for notices that are owed after the checkpoint only.
-        let owes =
-            !self.hooks.is_idle() || self.journal.pending().iter().any(|record| self.hooks.wants(record, &self.state));
-        let checkpoint = (self.is_checkpoint_due() && !owes).then(|| self.checkpoint());
-        self.journal.submit(position, checkpoint).await;
-    }
-
-    /// Shows what was archived since the last time, and sends the notices that it asks for.
-    async fn take_archived(&mut self) -> Result<(), EngineError> {
-        if !self.journal.is_under_way() {
-            return Ok(());
-        }
-        let id = self.id;
-        let on_trouble =
-            |error: &StoreError| tracing::warn!(run = %id, "nothing is done until this is archived: {error}");
-        let archived = self.journal.take_archived(&self.cancel, on_trouble).await?;
-        self.show(&archived);
-        for record in &archived {
-            self.hooks.take(record, &self.state);
-        }
-        Ok(())
-    }
-
-    fn is_checkpoint_due(&self) -> bool {
-        let limits = &self.prepared.task.limits;
-        let steps = self.state.totals.steps - self.kept.steps;
-        steps >= limits.checkpoint_interval.max(1)
-            || (steps > 0 && self.kept.at.elapsed() >= limits.checkpoint_max_age.0)
-    }
-
-    /// A checkpoint of the state as it is now.
-    fn checkpoint(&mut self) -> StoredCheckpoint {
-        self.kept = Kept { steps: self.state.totals.steps, at: tokio::time::Instant::now() };
-        StoredCheckpoint { seq: self.state.head, at: self.state.last_at, bytes: checkpoint::write(&self.state) }
-    }
-
-    /// Keeps a checkpoint that has come of age while nothing was appended.
-    async fn keep_checkpoint(&mut self) -> Result<(), EngineError> {
-        let settled = self.hooks.is_idle() && !self.journal.has_pending() && !self.journal.is_under_way();
-        if !self.is_checkpoint_due() || !settled {
-            return Ok(());
-        }
-        let checkpoint = self.checkpoint();
-        match self.store.save_checkpoint(self.journal.lease(), checkpoint).await {
-            Ok(()) => {}
-            Err(StoreError::LeaseLost(run)) => return Err(EngineError::Fenced(run)),
-            // A checkpoint is never the only copy of anything.
-            Err(error) => tracing::warn!(run = %self.id, "no checkpoint was kept: {error}"),
-        }
-        Ok(())
-    }
-
     /// Brings what an expression reads into memory.
     async fn load(&mut self, missing: NotLoaded) -> Result<(), EngineError> {
         match missing {
@@ -605,5 +509,13 @@ impl Run {
             }
         }
         self.flush().await
+    }
+}
+
+/// The task with its plan as it is now.
+fn planned(prepared: &Prepared, state: &RunState) -> Arc<Task> {
+    match state.plan.of(&prepared.task) {
+        std::borrow::Cow::Borrowed(_) => Arc::clone(&prepared.task),
+        std::borrow::Cow::Owned(task) => Arc::new(task),
     }
 }

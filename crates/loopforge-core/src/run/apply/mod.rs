@@ -1,21 +1,22 @@
 //! The fold: what each event changes.
 
-use crate::agent::Agent;
+mod owner;
+mod person;
+mod thought;
+
 use crate::guard::Seen;
-use crate::id::{BranchId, ContentHash, RecordId, Seq, StepNo};
-use crate::model::{ErrorKind, StopReason};
+use crate::id::{BranchId, ContentHash, RecordId, Seq};
 use crate::record::{
-    About, ActionDecided, ActionFinished, ActionId, Answer, Event, ModelCalled, ModelFailed, ModelReplied, Order,
-    QuestionAnswered, QuestionAsked, Record, Route, StepEvaluated, StepStarted, SubgoalOutcome, TaskChange,
+    About, ActionDecided, ActionFinished, ActionId, Event, Order, Record, Route, StepEvaluated, StepStarted,
+    SubgoalOutcome,
 };
 use crate::time::Timestamp;
 use crate::tool::{Code, Effect};
 
-use super::agent::MODEL;
 use super::transitions::{CALLS, TABLE, call_name, phase_name};
 use super::{
     Action, ActionState, Branch, Deferred, Failure, GivenUp, LastCall, Phase, Progress, Question, RunState,
-    SubgoalStatus, Thought, ThoughtState, WaitFor,
+    SubgoalStatus, WaitFor,
 };
 
 /// A record that can't follow what is there. The archive is damaged, or there is a bug in the writer; it is never skipped.
@@ -269,83 +270,6 @@ impl RunState {
         }
     }
 
-    fn run_resumed(&mut self) {
-        self.paused = None;
-        self.totals.resumes += 1;
-        self.look_at_account_anew();
-        // What kept a model from answering may be mended.
-        for branch in self.branches.values_mut() {
-            if branch.failure.as_ref().is_some_and(|failure| failure.tool == MODEL && !failure.code.is_of_request())
-                && let Some(agent) = &mut branch.agent
-            {
-                branch.failure = None;
-                agent.model = 0;
-                agent.model_failures = 0;
-            }
-        }
-        self.consult_resumed();
-        self.lose_started_calls();
-    }
-
-    /// Whether a write was started whose outcome isn't archived.
-    #[must_use]
-    pub fn has_started_calls(&self) -> bool {
-        self.branches.values().any(|branch| match &branch.phase {
-            Phase::Acting { actions } => actions.iter().any(|action| action.state == ActionState::Started),
-            _ => false,
-        })
-    }
-
-    /// Takes the calls of the owner before for lost: a read can be made again, a started write may have happened.
-    pub fn lose_started_calls(&mut self) {
-        self.models.lose();
-        self.lose_consult();
-        for branch in self.branches.values_mut() {
-            if let Phase::Thinking { thought } = &mut branch.phase
-                && thought.state == ThoughtState::Called
-            {
-                thought.state = ThoughtState::Lost;
-                self.models.lost += 1;
-            }
-            if let Phase::Acting { actions } = &mut branch.phase {
-                for action in actions.iter_mut().filter(|action| action.state == ActionState::Started) {
-                    action.lost += 1;
-                    action.state =
-                        ActionState::Unknown { reason: "the process ended between the call and its answer".to_owned() };
-                }
-            }
-        }
-    }
-
-    /// Goes on with another task: its subgoals in its order, each as far as it was.
-    fn task_changed(&mut self, change: &TaskChange) -> Result<(), String> {
-        let mut subgoals = Vec::with_capacity(change.subgoals.len());
-        for id in &change.subgoals {
-            let known = self.subgoals.iter().find(|progress| progress.id == *id).cloned();
-            subgoals.push(known.unwrap_or_else(|| Progress::new(id)));
-        }
-        // What a planner added stays in the plan, after what the task says.
-        let added = self.subgoals.iter().filter(|progress| self.plan.added(&progress.id));
-        subgoals.extend(added.filter(|progress| !change.subgoals.contains(&progress.id)).cloned());
-        let ids: Vec<String> = subgoals.iter().map(|progress| progress.id.clone()).collect();
-        let position = |id: &str| ids.iter().position(|named| named == id);
-        let lost = |progress: &&Progress| progress.status != SubgoalStatus::Pending && position(&progress.id).is_none();
-        if let Some(progress) = self.subgoals.iter().find(lost) {
-            return Err(format!(
-                "the other task has no subgoal `{}`, which is {}",
-                progress.id,
-                progress.status.name()
-            ));
-        }
-        for branch in self.branches.values_mut() {
-            let id = &self.subgoals[branch.subgoal].id;
-            branch.subgoal = position(id).ok_or_else(|| format!("the other task has no subgoal `{id}`"))?;
-        }
-        self.subgoals = subgoals;
-        self.task = change.to.hash;
-        Ok(())
-    }
-
     fn step_started(&mut self, event: &StepStarted) -> Result<(), String> {
         let phase = phase_name(self.branches.get(&event.branch));
         require(TABLE, phase, "step_started")?;
@@ -387,83 +311,6 @@ impl RunState {
         }
         self.last_step = event.step;
         Ok(())
-    }
-
-    fn model_called(&mut self, event: &ModelCalled) -> Result<(), String> {
-        let next = self.models.calls.saturating_add(1);
-        let Some(id) = event.branch else { return self.consult_called(event) };
-        let branch = self.branch_in(id, "model_called")?;
-        if branch.agent.as_ref().is_none_or(|agent| agent.replied) {
-            return Err("no model is to be asked there".to_owned());
-        }
-        if matches!(&branch.phase, Phase::Thinking { thought } if thought.state == ThoughtState::Called) {
-            return Err("a model was asked there already".to_owned());
-        }
-        if event.call != next {
-            return Err(format!("model call {next} must come next"));
-        }
-        branch.phase = Phase::Thinking { thought: Thought { call: event.call, state: ThoughtState::Called } };
-        self.models.calls = event.call;
-        Ok(())
-    }
-
-    fn model_replied(&mut self, event: &ModelReplied) -> Result<(), String> {
-        let Some(id) = event.branch else { return self.consult_replied(event) };
-        let agent = self.thinking(id, event.call, "model_replied")?;
-        agent.replied = true;
-        agent.model_failures = 0;
-        agent.adrift_in_row = if event.adrift { agent.adrift_in_row + 1 } else { 0 };
-        if event.calls == 0 {
-            match event.stop {
-                StopReason::Length => agent.unusable = Some("the reply was cut off at its limit of tokens".to_owned()),
-                StopReason::Refused => agent.unusable = Some("the model refused to answer".to_owned()),
-                _ if event.says.is_none() => agent.unusable = Some("the reply was empty".to_owned()),
-                _ => agent.claim.clone_from(&event.says),
-            }
-        }
-        self.branch(id)?.phase = Phase::Deciding;
-        Ok(())
-    }
-
-    fn model_failed(&mut self, event: &ModelFailed) -> Result<(), String> {
-        self.models.failures += 1;
-        let Some(id) = event.branch else { return self.consult_call_failed(event) };
-        let agent = self.thinking(id, event.call, "model_failed")?;
-        // One that was given up for a note says nothing about the model.
-        agent.model_failures += u32::from(event.error != ErrorKind::Cancelled);
-        agent.model = event.next_model.unwrap_or(agent.model);
-        let branch = self.branch(id)?;
-        // The next prompt may fare better: it says what happened, and on another way it is short.
-        if let (None, ErrorKind::Refused | ErrorKind::ContextTooLong, Some(agent)) =
-            (event.retry_at, event.error, &mut branch.agent)
-        {
-            agent.replied = true;
-            agent.unusable = Some(event.reason.clone());
-            branch.phase = Phase::Deciding;
-            return Ok(());
-        }
-        if let Some(until) = event.retry_at {
-            branch.phase =
-                Phase::Thinking { thought: Thought { call: event.call, state: ThoughtState::Backoff { until } } };
-            return Ok(());
-        }
-        branch.failure = Some(Failure {
-            tool: MODEL.to_owned(),
-            code: event.error.code(),
-            error: event.reason.clone(),
-            retry_after_ms: None,
-        });
-        branch.phase = Phase::Deciding;
-        Ok(())
-    }
-
-    /// The agent of a branch that waits for the reply to this call.
-    fn thinking(&mut self, id: BranchId, call: u32, kind: &'static str) -> Result<&mut Agent, String> {
-        let branch = self.branch_in(id, kind)?;
-        if !branch.awaits(call) {
-            return Err(format!("no reply to model call {call} is awaited there"));
-        }
-        branch.agent.as_mut().ok_or_else(|| "no model works there".to_owned())
     }
 
     fn action_decided(&mut self, event: &ActionDecided) -> Result<(), String> {
@@ -563,68 +410,6 @@ impl RunState {
         }
         branch.settle();
         self.subgoals[subgoal].last = Some(code);
-        Ok(())
-    }
-
-    fn question_asked(&mut self, event: &QuestionAsked) -> Result<(), String> {
-        let question = Question { about: event.about, action: event.action, text: event.question.clone() };
-        match (event.branch, event.action) {
-            (None, _) => {
-                if self.question.is_some() {
-                    return Err("the run waits for another answer".to_owned());
-                }
-                self.question = Some(question);
-            }
-            (Some(branch), Some(action)) => {
-                self.open_action(branch, action, "question_asked")?.state = ActionState::Asked(question);
-            }
-            (Some(id), None) => {
-                let branch = self.branch_in(id, "question_asked")?;
-                if matches!(branch.phase, Phase::Acting { .. }) {
-                    return Err("the branch has calls at work: say which one is asked about".to_owned());
-                }
-                branch.phase = Phase::Waiting { on: WaitFor::Person(question) };
-            }
-        }
-        Ok(())
-    }
-
-    fn question_answered(&mut self, event: &QuestionAnswered) -> Result<(), String> {
-        self.window.clear();
-        if event.answer == Answer::Abort {
-            if self.aborted {
-                return Err("the run is being stopped already".to_owned());
-            }
-            self.aborted = true;
-            return Ok(());
-        }
-        let Some(id) = event.branch else {
-            return self.question.take().map(|_| self.stopped = None).ok_or_else(|| "no question is open".to_owned());
-        };
-        let branch = self.branch_in(id, "question_answered")?;
-        match (&branch.phase, event.answer) {
-            // The record that follows says what became of the action.
-            (Phase::Acting { actions }, Answer::Happened | Answer::Not)
-                if actions.iter().any(|action| matches!(action.state, ActionState::Asked(_))) => {}
-            (Phase::Acting { actions }, Answer::Told)
-                if actions.iter().any(|action| {
-                    matches!(&action.state, ActionState::Asked(question) if question.about == About::Information)
-                }) => {}
-            (Phase::Waiting { on: WaitFor::Person(_) }, Answer::Continue) => {
-                if let Some(agent) = &mut branch.agent {
-                    agent.guard = None;
-                    agent.bad_in_row = 0;
-                    agent.replans = 0;
-                    agent.window.clear();
-                }
-                branch.failure = None;
-                branch.alternative = 0;
-                branch.corrected = false;
-                branch.phase = Phase::Ready;
-            }
-            (Phase::Waiting { on: WaitFor::Person(_) }, Answer::Skip) => self.give_up(id, "a person skipped it"),
-            _ => return Err("no question is open there that this answers".to_owned()),
-        }
         Ok(())
     }
 
@@ -753,55 +538,4 @@ impl RunState {
 fn require<S: Copy + PartialEq + std::fmt::Debug>(table: &[(S, &str)], state: S, kind: &str) -> Result<(), String> {
     let legal = table.iter().any(|(from, event)| *from == state && *event == kind);
     if legal { Ok(()) } else { Err(format!("not in {state:?}")) }
-}
-
-impl Branch {
-    fn new(subgoal: usize, event: &StepStarted, rounds: u32) -> Self {
-        Self {
-            subgoal,
-            item: event.item,
-            input: event.input.clone(),
-            rounds,
-            entry: 0,
-            alternative: 0,
-            corrected: false,
-            step: event.step,
-            actions: 0,
-            did: false,
-            useful: false,
-            looped: false,
-            failure: None,
-            agent: event.agent.then(Agent::default),
-            locals: std::collections::BTreeMap::new(),
-            phase: Phase::Deciding,
-        }
-    }
-
-    fn open_step(&mut self, step: StepNo) {
-        self.step = step;
-        self.actions = 0;
-        self.did = false;
-        self.useful = false;
-        self.looped = false;
-        if let Some(agent) = &mut self.agent {
-            agent.open_step();
-        }
-        self.phase = Phase::Deciding;
-    }
-
-    /// The entry is done; the next one comes.
-    fn did(&mut self, entry: u32) {
-        // Any number can stand in a damaged archive.
-        self.entry = entry.saturating_add(1);
-        self.alternative = 0;
-        self.corrected = false;
-        self.did = true;
-    }
-
-    /// Goes on to decide once no call is open any more.
-    fn settle(&mut self) {
-        if matches!(&self.phase, Phase::Acting { actions } if actions.is_empty()) {
-            self.phase = Phase::Deciding;
-        }
-    }
 }
