@@ -127,6 +127,7 @@ fn subgoal(out: &mut Output, task: &Task, state: &RunState, progress: &Progress)
     let entry = state.branches.values().find(|branch| Some(branch.subgoal) == at).map_or(0, |branch| branch.entry);
     let mut text = match &progress.list {
         Some(list) => format!("{} of {} items", progress.done, list.count),
+        None if progress.status == SubgoalStatus::Active && entries == 0 => "a model works on it".to_owned(),
         None if progress.status == SubgoalStatus::Active => format!("{entry} of {entries} entries"),
         None => String::new(),
     };

@@ -94,6 +94,7 @@ pub enum Order {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoteTaken {
     /// The message's id, by which it is not taken twice.
+    #[serde(rename = "message")]
     pub id: RecordId,
     /// The text.
     pub text: String,
@@ -110,6 +111,7 @@ pub struct NoteTaken {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderTaken {
     /// The message's id, by which it is not taken twice.
+    #[serde(rename = "message")]
     pub id: RecordId,
     /// What is to be done.
     pub order: Order,

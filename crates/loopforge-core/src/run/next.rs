@@ -353,7 +353,10 @@ impl RunState {
                 (Some(unmet), _) => (SubgoalOutcome::Failed, format!("its steps have ended, but {unmet}")),
                 (None, 0) => (
                     SubgoalOutcome::Done,
-                    progress.summary.clone().unwrap_or_else(|| "all its steps have ended".to_owned()),
+                    progress.summary.clone().unwrap_or_else(|| match &subgoal.done_when {
+                        Some(rule) if subgoal.is_agent() => format!("`{rule}` holds"),
+                        _ => "all its steps have ended".to_owned(),
+                    }),
                 ),
                 (None, given_up) => (
                     SubgoalOutcome::Partial,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use loopforge_core::checkpoint;
-use loopforge_core::record::{Event, Record};
+use loopforge_core::record::{Event, NoteTaken, Order, OrderTaken, Record};
 use loopforge_core::run::RunState;
 use proptest::prelude::*;
 
@@ -80,5 +80,20 @@ fn a_damaged_or_foreign_checkpoint_is_refused() {
     {
         assert!(text.contains(part));
         assert!(checkpoint::read(text.replacen(part, other, 1).as_bytes()).is_err(), "{other}");
+    }
+}
+
+/// The members of an event stand beside those of its record: none may be called like one of them, or exports can't be read.
+#[test]
+fn every_record_is_the_same_after_its_json() {
+    let records: Vec<Record> = (1..60).flat_map(|seed| Simulation::run(seed * 7919).records).collect();
+    let first = records[0].clone();
+    let taken = |event| Record { event, ..first.clone() };
+    let by = || "ann".to_owned();
+    let note = NoteTaken { id: first.id, text: "选便宜的".to_owned(), by: by(), told_at: first.at, now: true };
+    let order = OrderTaken { id: first.id, order: Order::Pause, by: by(), told_at: first.at };
+    for record in records.into_iter().chain([taken(Event::NoteTaken(note)), taken(Event::OrderTaken(order))]) {
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record, "{text}");
     }
 }
