@@ -184,6 +184,7 @@ impl Run {
     pub(crate) fn change_task(&mut self, prepared: Arc<Prepared>) {
         self.hooks.change(&prepared);
         self.prepared = prepared;
+        self.task = planned(&self.prepared, &self.state);
     }
 
     /// Notices for these records may not have been sent.

@@ -107,6 +107,8 @@ fn resumed_within(place: &Place, megabytes: u64) -> u64 {
             None => command.env_remove(name),
         };
     }
+    // The C library sets 64 MB of addresses aside for each thread that allocates, used or not: that is no memory.
+    command.env("MALLOC_ARENA_MAX", "2");
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let before = head(place);
     let mut child = command.spawn().unwrap();
